@@ -1,0 +1,47 @@
+# Thin: every rule is one call. `make help` lists them.
+.DEFAULT_GOAL := all
+BUILD := build/release
+Q := @
+
+all: ## optimised binary: build/release/cascadia
+	$(Q)scripts/setup.sh build
+	$(Q)cmake --preset release >/dev/null
+	$(Q)cmake --build $(BUILD) --target cascadia
+
+demo: ## sets the machine up if needed, then runs the main job on a real model (MODEL=file.gguf)
+	$(Q)scripts/demo.sh $(MODEL)
+
+check: ## what CI runs
+	$(Q)scripts/check.sh
+
+check-peers: ## long differential runs against llama.cpp, transformers, tokenizers, the openai client
+	$(Q)scripts/check-peers.sh
+
+tests: ## the release build's unit tests
+	$(Q)cmake --preset check >/dev/null && cmake --build build/check && ctest --test-dir build/check --output-on-failure
+
+asan tsan: ## the tests, rebuilt with a sanitizer
+	$(Q)cmake --preset $@ >/dev/null && cmake --build build/$@ && ctest --test-dir build/$@ --output-on-failure
+
+fuzz: ## libFuzzer with asan, a minute a target (F=name for one, S=seconds)
+	$(Q)scripts/fuzz.sh "$(F)" "$(S)"
+
+bench: ## interleaved against llama.cpp; raw data to bench/
+	$(Q)scripts/bench.sh
+
+format: ## clang-format in place
+	$(Q)scripts/format.sh --fix
+
+tidy: ## clang-tidy over the whole tree
+	$(Q)cmake --preset check >/dev/null && run-clang-tidy -quiet -p build/check 'src/.*\.c$$'
+
+docs: ## pages that the program prints
+	$(Q)$(BUILD)/cascadia help --markdown > docs/cli.md
+
+clean:
+	rm -rf build
+
+help: ## this list
+	$(Q)sed -n 's/^\([a-z -]*\):.*## /\1\t/p' Makefile
+
+.PHONY: all demo check check-peers tests asan tsan fuzz bench format tidy docs clean help

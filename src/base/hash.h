@@ -1,0 +1,27 @@
+/* Hashes of content: XXH3 for speed (checksums, tables), SHA-256 where others name files by it.
+ * Any thread. */
+#ifndef CASCADIA_BASE_HASH_H
+#define CASCADIA_BASE_HASH_H
+
+#include "base/str.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint64_t hash_xxh3(const void *bytes, size_t size);
+uint32_t hash_xxh32(const void *bytes, size_t size);
+
+/* In pieces. */
+struct hash_stream;
+struct hash_stream *hash_stream_new(void);
+void hash_stream_add(struct hash_stream *stream, const void *bytes, size_t size);
+uint64_t hash_stream_value(const struct hash_stream *stream);
+void hash_stream_free(struct hash_stream *stream);
+
+void hash_sha256(const void *bytes, size_t size, uint8_t out[32]);
+
+/* 16 lower-case hex digits and a NUL; and back (false on anything else). */
+void hash_hex(uint64_t hash, char out[17]);
+int hash_from_hex(struct str hex, uint64_t *out);
+
+#endif

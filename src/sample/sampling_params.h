@@ -1,0 +1,55 @@
+/* How a request wants its tokens drawn: plain data that travels with its sequence to the last stage.
+ * Order of work and arithmetic: docs/numerics.md rule 10. */
+#ifndef CASCADIA_SAMPLE_SAMPLING_PARAMS_H
+#define CASCADIA_SAMPLE_SAMPLING_PARAMS_H
+
+#include "base/buf.h"
+#include "base/err.h"
+#include "base/str.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define SAMPLING_BIAS_CAP 300  // entries of logit_bias, OpenAI's limit
+#define SAMPLING_TOP_CAP 20    // top_logprobs, OpenAI's limit
+
+struct sampling_bias {
+    int32_t token;
+    float bias;
+};
+
+struct sampling_params {
+    float temperature;        // 0: greedy
+    uint32_t top_k;           // 0: off
+    float top_p;              // 1: off
+    float min_p;              // 0: off
+    float repetition_penalty; // 1: off; counts prompt and answer (as Hugging Face does)
+    float presence_penalty;   // 0: off; counts the answer only (as OpenAI does)
+    float frequency_penalty;  // 0: off; counts the answer only
+    uint64_t seed;
+    uint32_t prompt_rows;     // ids before this are the prompt
+    uint32_t n_top;           // log-probabilities of the n best wanted; 0: none
+    bool want_logprob;        // of the chosen token
+    uint32_t n_bias;
+    struct sampling_bias bias[SAMPLING_BIAS_CAP];
+};
+
+/* Greedy, everything off. */
+void sampling_params_init(struct sampling_params *params);
+
+/* What a sampled row gives back. */
+struct sampled_token {
+    int32_t token;
+    float logprob;                  // natural log, of the unmodified distribution; 0 if not wanted
+    uint32_t n_top;
+    int32_t top_tokens[SAMPLING_TOP_CAP];
+    float top_logprobs[SAMPLING_TOP_CAP];
+};
+
+/* Little-endian wire form (docs/wire.md). decode: ERR_FORMAT on anything that does not add up, NaN
+ * or out-of-range values; *used is the bytes read. */
+void sampling_params_encode(const struct sampling_params *params, struct buf *out);
+bool sampling_params_decode(struct str bytes, struct sampling_params *out, size_t *used,
+                            struct err *err);
+
+#endif
