@@ -1,4 +1,5 @@
-/* The table of weight formats: what a format is called, how its bytes lie, how values go in and out.
+/* The table of weight formats: what a format is called, how its bytes lie, how values go in and
+ * out.
  *
  * A matrix w[rows][cols] is stored as panels of 32 rows, full k; a panel is a run of blocks of
  * 32 rows x one group in k order (docs/shard-format.md). Quantised blocks are header then payload,
@@ -20,11 +21,11 @@ enum quant_format {
     QUANT_F32,
     QUANT_F16,
     QUANT_BF16,
-    QUANT_INT8,     // w = s * q,         q in -128..127 stored + 128
-    QUANT_INT8_MIN, // w = fma(q, s, m)
-    QUANT_INT4,     // w = s * (q - 8),   q in 0..15
-    QUANT_INT4_ASYM,// w = s * (q - z),   z in 0..16
-    QUANT_INT4_MIN, // w = fma(q, s, m),  q in 0..15
+    QUANT_INT8,      // w = s * q,         q in -128..127 stored + 128
+    QUANT_INT8_MIN,  // w = fma(q, s, m)
+    QUANT_INT4,      // w = s * (q - 8),   q in 0..15
+    QUANT_INT4_ASYM, // w = s * (q - z),   z in 0..16
+    QUANT_INT4_MIN,  // w = fma(q, s, m),  q in 0..15
     QUANT_FORMAT_COUNT,
 };
 
@@ -42,11 +43,11 @@ enum quant_source {
 };
 
 struct quant_format_ops {
-    const char *name;          // "int4-min": in manifests and options
+    const char *name; // "int4-min": in manifests and options
     const char *summary;
-    uint32_t value_bits;       // of one stored value: 4, 8, 16, 32
-    uint32_t header_bytes;     // of a block; 0 for floats
-    bool is_float;             // no groups: group is 0
+    uint32_t value_bits;   // of one stored value: 4, 8, 16, 32
+    uint32_t header_bytes; // of a block; 0 for floats
+    bool is_float;         // no groups: group is 0
     /* One panel: w[n_rows][cols] (row stride in floats), n_rows 1..32, rows past n_rows are
      * padding. `panel` has quant_panel_bytes. Not NULL for formats a float source may become. */
     void (*encode_panel)(const float *w, size_t row_stride, uint32_t n_rows, uint32_t cols,
@@ -54,19 +55,24 @@ struct quant_format_ops {
     /* The f32 values that the panel means: out[n_rows][cols]. */
     void (*decode_panel)(const uint8_t *panel, uint32_t n_rows, uint32_t cols, uint32_t group,
                          float *out, size_t row_stride);
+    /* One row of a panel (row 0..31), e.g. of the embedding: out[cols], the same values. */
+    void (*decode_row)(const uint8_t *panel, uint32_t row, uint32_t cols, uint32_t group,
+                       float *out);
 };
 
 extern const struct quant_format_ops *const quant_formats[QUANT_FORMAT_COUNT];
 
 struct quant_source_ops {
-    const char *name;                 // "q4_1"
+    const char *name;                   // "q4_1"
     uint32_t block_values, block_bytes; // 1 and 4 for f32
-    enum quant_format exact_format;   // the panel format that holds its values exactly
-    uint32_t exact_group;             // its group; 0 for floats
+    enum quant_format exact_format;     // the panel format that holds its values exactly
+    uint32_t exact_group;               // its group; 0 for floats
     /* cols values of one row to f32: exactly what the source means. */
     void (*decode_row)(const uint8_t *row, uint32_t cols, float *out);
-    /* One panel of exact_format by permutation, no arithmetic on values. rows[i] is row i's bytes. */
-    void (*repack_panel)(const uint8_t *const *rows, uint32_t n_rows, uint32_t cols, uint8_t *panel);
+    /* One panel of exact_format by permutation, no arithmetic on values. rows[i] is row i's bytes.
+     */
+    void (*repack_panel)(const uint8_t *const *rows, uint32_t n_rows, uint32_t cols,
+                         uint8_t *panel);
 };
 
 extern const struct quant_source_ops *const quant_sources[QUANT_SOURCE_COUNT];
