@@ -1,5 +1,5 @@
-/* How a request wants its tokens drawn: plain data that travels with its sequence to the last stage.
- * Order of work and arithmetic: docs/numerics.md rule 10. */
+/* How a request wants its tokens drawn: plain data that travels with its sequence to the last
+ * stage. Order of work and arithmetic: docs/numerics.md rule 10. */
 #ifndef CASCADIA_SAMPLE_SAMPLING_PARAMS_H
 #define CASCADIA_SAMPLE_SAMPLING_PARAMS_H
 
@@ -10,8 +10,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define SAMPLING_BIAS_CAP 300  // entries of logit_bias, OpenAI's limit
-#define SAMPLING_TOP_CAP 20    // top_logprobs, OpenAI's limit
+#define SAMPLING_BIAS_CAP 300          // entries of logit_bias, OpenAI's limit
+#define SAMPLING_TOP_CAP 20            // top_logprobs, OpenAI's limit
+#define SAMPLING_TEMPERATURE_LOW 1e-5f // nothing but the best token is left below it
+#define SAMPLING_TEMPERATURE_CAP 100.0f
+#define SAMPLING_PENALTY_CAP 100.0f // of every penalty and bias, either sign
 
 struct sampling_bias {
     int32_t token;
@@ -19,7 +22,7 @@ struct sampling_bias {
 };
 
 struct sampling_params {
-    float temperature;        // 0: greedy
+    float temperature;        // below SAMPLING_TEMPERATURE_LOW: greedy
     uint32_t top_k;           // 0: off
     float top_p;              // 1: off
     float min_p;              // 0: off
@@ -27,9 +30,10 @@ struct sampling_params {
     float presence_penalty;   // 0: off; counts the answer only (as OpenAI does)
     float frequency_penalty;  // 0: off; counts the answer only
     uint64_t seed;
-    uint32_t prompt_rows;     // ids before this are the prompt
-    uint32_t n_top;           // log-probabilities of the n best wanted; 0: none
-    bool want_logprob;        // of the chosen token
+    uint32_t prompt_rows; // ids before this are the prompt
+    uint32_t token_cap;   // ids from here on are padding of the logits, never drawn; 0: none are
+    uint32_t n_top;       // log-probabilities of the n best wanted; 0: none
+    bool want_logprob;    // of the chosen token
     uint32_t n_bias;
     struct sampling_bias bias[SAMPLING_BIAS_CAP];
 };
@@ -37,10 +41,15 @@ struct sampling_params {
 /* Greedy, everything off. */
 void sampling_params_init(struct sampling_params *params);
 
+/* ERR_ARGUMENT naming the first parameter that is NaN or out of range. token_cap and the tokens of
+ * the bias are held against vocab_size; 0: not known here. */
+bool sampling_params_check(const struct sampling_params *params, uint32_t vocab_size,
+                           struct err *err);
+
 /* What a sampled row gives back. */
 struct sampled_token {
     int32_t token;
-    float logprob;                  // natural log, of the unmodified distribution; 0 if not wanted
+    float logprob; // natural log, of the unmodified distribution; 0 if not wanted
     uint32_t n_top;
     int32_t top_tokens[SAMPLING_TOP_CAP];
     float top_logprobs[SAMPLING_TOP_CAP];
