@@ -20,10 +20,10 @@ void arena_init(struct arena *arena, size_t used_bytes_cap);
 void arena_release(struct arena *arena); // zeroed values are fine
 void arena_clear(struct arena *arena);   // everything in it is gone; keeps one chunk
 
-void *arena_alloc(struct arena *arena, size_t bytes);                  // NULL past the ceiling
-void *arena_array(struct arena *arena, size_t count, size_t bytes);    // product checked
-char *arena_strdup(struct arena *arena, struct str s);                 // NUL-terminated copy
-struct str arena_str(struct arena *arena, struct str s);               // data NULL past the ceiling
+void *arena_alloc(struct arena *arena, size_t bytes);               // NULL past the ceiling
+void *arena_array(struct arena *arena, size_t count, size_t bytes); // product checked
+char *arena_strdup(struct arena *arena, struct str s);              // NUL-terminated copy
+struct str arena_str(struct arena *arena, struct str s);            // data NULL past the ceiling
 char *arena_printf(struct arena *arena, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 

@@ -33,10 +33,10 @@ struct err {
 
 /* The one table that maps a code to what the world outside sees. */
 struct err_kind {
-    const char *name;      // "not_found": stable, used on the wire and in logs
-    int exit_status;       // of the program: 1 failed, 2 usage
-    int http_status;       // of an API answer
-    const char *api_type;  // OpenAI error type, e.g. "invalid_request_error"
+    const char *name;     // "not_found": stable, used on the wire and in logs
+    int exit_status;      // of the program: 1 failed, 2 usage
+    int http_status;      // of an API answer
+    const char *api_type; // OpenAI error type, e.g. "invalid_request_error"
 };
 
 const struct err_kind *err_kind(enum err_code code);

@@ -49,13 +49,14 @@ struct file_writer {
     char *path;
 };
 bool file_writer_open(struct file_writer *writer, const char *path, struct err *err);
-bool file_writer_append(struct file_writer *writer, const void *bytes, size_t size, struct err *err);
+bool file_writer_append(struct file_writer *writer, const void *bytes, size_t size,
+                        struct err *err);
 bool file_writer_write_at(struct file_writer *writer, uint64_t offset, const void *bytes,
                           size_t size, struct err *err); // any thread, disjoint ranges
 bool file_writer_close(struct file_writer *writer, bool sync, struct err *err);
 void file_writer_abandon(struct file_writer *writer); // closes and removes the file
 
-bool dir_make(const char *path, struct err *err); // with its parents; existing is fine
+bool dir_make(const char *path, struct err *err);   // with its parents; existing is fine
 bool dir_remove(const char *path, struct err *err); // with what is in it; for directories we made
 /* Sorted names in a directory, without "." and "..". Caller frees with dir_list_free. */
 bool dir_list(const char *path, char ***names, size_t *n_names, struct err *err);

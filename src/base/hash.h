@@ -5,6 +5,7 @@
 
 #include "base/str.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,6 +23,6 @@ void hash_sha256(const void *bytes, size_t size, uint8_t out[32]);
 
 /* 16 lower-case hex digits and a NUL; and back (false on anything else). */
 void hash_hex(uint64_t hash, char out[17]);
-int hash_from_hex(struct str hex, uint64_t *out);
+bool hash_from_hex(struct str hex, uint64_t *out);
 
 #endif

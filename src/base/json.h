@@ -61,9 +61,9 @@ bool json_read_string(const struct json *value, struct str *out);
 bool json_read_bool(const struct json *value, bool *out);
 
 /* Writers. Strings are escaped, non-ASCII left as it is, invalid UTF-8 becomes U+FFFD. */
-void json_write_string(struct buf *out, struct str text);      // with its quotes
-void json_write_key(struct buf *out, const char *key);         // "key":
-void json_write_double(struct buf *out, double value);         // shortest that reads back equal
+void json_write_string(struct buf *out, struct str text);         // with its quotes
+void json_write_key(struct buf *out, const char *key);            // "key":
+void json_write_double(struct buf *out, double value);            // shortest that reads back equal
 void json_write_value(struct buf *out, const struct json *value); // compact
 
 #endif

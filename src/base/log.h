@@ -1,5 +1,6 @@
 /* One line an event, to stderr. Level and form are set once by main, before other threads start;
- * lines from several threads do not mix. Rate limiting is the caller's affair (struct log_limit). */
+ * lines from several threads do not mix. Rate limiting is the caller's affair (struct log_limit).
+ */
 #ifndef CASCADIA_BASE_LOG_H
 #define CASCADIA_BASE_LOG_H
 

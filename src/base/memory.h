@@ -1,7 +1,8 @@
 /* Memory that aborts when it is small and fails when it is large.
  *
  * x-functions are for small things whose size does not come from outside: out of memory there ends
- * the program. memory_pages is for weights, KV and whatever input sizes: it can fail. Any thread. */
+ * the program. memory_pages is for weights, KV and whatever input sizes: it can fail. Any thread.
+ */
 #ifndef CASCADIA_BASE_MEMORY_H
 #define CASCADIA_BASE_MEMORY_H
 
@@ -11,8 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-void *xmalloc(size_t bytes);                   // caller frees with free()
-void *xcalloc(size_t count, size_t bytes);     // zeroed, product checked
+void *xmalloc(size_t bytes);               // caller frees with free()
+void *xcalloc(size_t count, size_t bytes); // zeroed, product checked
 void *xrealloc(void *old, size_t bytes);
 void *xreallocarray(void *old, size_t count, size_t bytes); // product checked
 char *xstrdup(const char *text);

@@ -1,7 +1,8 @@
 /* Command-line options as data: a table of rows beside the struct that they fill.
  *
  *     static const struct option_row rows[] = {
- *         OPTION_U32(struct shard_options, group_size, "group-size", "N", 32, 128, "weights that share a scale"),
+ *         OPTION_U32(struct shard_options, group_size, "group-size", "N", 32, 128, "weights that
+ * share a scale"),
  *         ...
  *         OPTION_END
  *     };
@@ -38,23 +39,50 @@ struct option_list {
 };
 
 struct option_row {
-    const char *name;     // without dashes
+    const char *name; // without dashes
     enum option_type type;
-    size_t offset;        // in the target struct
-    double low, high;     // numbers
-    const char *value;    // what help calls it: "N", "FILE", "a|b|c"
-    const char *help;     // a sentence
+    size_t offset;     // in the target struct
+    double low, high;  // numbers
+    const char *value; // what help calls it: "N", "FILE", "a|b|c"
+    const char *help;  // a sentence
 };
 
-#define OPTION_BOOL(S, field, name, help) { name, OPTION_TYPE_BOOL, offsetof(S, field), 0, 0, NULL, help }
-#define OPTION_U32(S, field, name, value, low, high, help) { name, OPTION_TYPE_U32, offsetof(S, field), low, high, value, help }
-#define OPTION_U64(S, field, name, value, low, high, help) { name, OPTION_TYPE_U64, offsetof(S, field), low, high, value, help }
-#define OPTION_BYTES(S, field, name, help) { name, OPTION_TYPE_BYTES, offsetof(S, field), 0, 1.8e19, "BYTES", help }
-#define OPTION_DOUBLE(S, field, name, value, low, high, help) { name, OPTION_TYPE_DOUBLE, offsetof(S, field), low, high, value, help }
-#define OPTION_TEXT(S, field, name, value, help) { name, OPTION_TYPE_TEXT, offsetof(S, field), 0, 0, value, help }
-#define OPTION_CHOICE(S, field, name, choices, help) { name, OPTION_TYPE_CHOICE, offsetof(S, field), 0, 0, choices, help }
-#define OPTION_LIST(S, field, name, value, help) { name, OPTION_TYPE_LIST, offsetof(S, field), 0, 0, value, help }
-#define OPTION_END { NULL, OPTION_TYPE_BOOL, 0, 0, 0, NULL, NULL }
+#define OPTION_BOOL(S, field, name, help)                                                          \
+    {                                                                                              \
+        name, OPTION_TYPE_BOOL, offsetof(S, field), 0, 0, NULL, help                               \
+    }
+#define OPTION_U32(S, field, name, value, low, high, help)                                         \
+    {                                                                                              \
+        name, OPTION_TYPE_U32, offsetof(S, field), low, high, value, help                          \
+    }
+#define OPTION_U64(S, field, name, value, low, high, help)                                         \
+    {                                                                                              \
+        name, OPTION_TYPE_U64, offsetof(S, field), low, high, value, help                          \
+    }
+#define OPTION_BYTES(S, field, name, help)                                                         \
+    {                                                                                              \
+        name, OPTION_TYPE_BYTES, offsetof(S, field), 0, 1.8e19, "BYTES", help                      \
+    }
+#define OPTION_DOUBLE(S, field, name, value, low, high, help)                                      \
+    {                                                                                              \
+        name, OPTION_TYPE_DOUBLE, offsetof(S, field), low, high, value, help                       \
+    }
+#define OPTION_TEXT(S, field, name, value, help)                                                   \
+    {                                                                                              \
+        name, OPTION_TYPE_TEXT, offsetof(S, field), 0, 0, value, help                              \
+    }
+#define OPTION_CHOICE(S, field, name, choices, help)                                               \
+    {                                                                                              \
+        name, OPTION_TYPE_CHOICE, offsetof(S, field), 0, 0, choices, help                          \
+    }
+#define OPTION_LIST(S, field, name, value, help)                                                   \
+    {                                                                                              \
+        name, OPTION_TYPE_LIST, offsetof(S, field), 0, 0, value, help                              \
+    }
+#define OPTION_END                                                                                 \
+    {                                                                                              \
+        NULL, OPTION_TYPE_BOOL, 0, 0, 0, NULL, NULL                                                \
+    }
 
 /* One table with the struct that it fills. */
 struct option_table {

@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 struct progress {
-    const char *label;       // "quantising"
-    const char *unit;        // "B" prints as KiB, MiB, ...; others as they are
+    const char *label; // "quantising"
+    const char *unit;  // "B" prints as KiB, MiB, ...; others as they are
     uint64_t total;
     _Atomic uint64_t done;
     uint64_t started_ms;

@@ -28,13 +28,13 @@ static inline struct str str_slice(struct str s, size_t first, size_t last)
 }
 
 bool str_equal(struct str a, struct str b);
-bool str_equal_nocase(struct str a, struct str b);   // ASCII letters only
-int str_compare(struct str a, struct str b);         // bytewise; a prefix sorts first
+bool str_equal_nocase(struct str a, struct str b); // ASCII letters only
+int str_compare(struct str a, struct str b);       // bytewise; a prefix sorts first
 bool str_starts(struct str s, struct str prefix);
 bool str_ends(struct str s, struct str suffix);
-size_t str_find(struct str s, struct str needle);    // offset, or SIZE_MAX; empty needle: 0
-size_t str_find_char(struct str s, char c);          // offset, or SIZE_MAX
-struct str str_trim(struct str s);                   // ASCII white space at both ends
+size_t str_find(struct str s, struct str needle); // offset, or SIZE_MAX; empty needle: 0
+size_t str_find_char(struct str s, char c);       // offset, or SIZE_MAX
+struct str str_trim(struct str s);                // ASCII white space at both ends
 bool str_is(struct str s, const char *text);
 
 /* Cuts the part before `separator` off the front of *rest; false when *rest is used up
@@ -48,7 +48,7 @@ bool str_to_double(struct str s, double *out); // decimal or exponent form, fini
 
 /* UTF-8. Decoding is strict: overlong forms, surrogates and values past U+10FFFF are errors. */
 size_t utf8_decode(struct str s, uint32_t *code_point); // bytes used (1..4); 0: bad or cut short
-size_t utf8_encode(uint32_t code_point, char out[4]);   // bytes written (1..4)
+size_t utf8_write(uint32_t code_point, char out[4]);   // bytes written (1..4)
 bool utf8_valid(struct str s);
 /* Length of the longest prefix that is whole, valid UTF-8 or can no longer become it: the bytes
  * after it (at most 3) are the beginning of a character that is still to come. */

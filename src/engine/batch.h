@@ -27,10 +27,10 @@ struct row {
 };
 
 struct batch {
-    uint64_t id;       // chosen by the head, rising
+    uint64_t id; // chosen by the head, rising
     uint32_t n_rows;
     uint32_t rows_cap;
-    struct row *rows;  // [rows_cap]
+    struct row *rows; // [rows_cap]
     /* Between stages: carry rows, [n_rows][carry] f32, 64-byte aligned.
      * Out of the last stage: logits of the rows with ROW_SAMPLE or ROW_LOGITS, in row order,
      * [n_logits][vocab_size] f32. */

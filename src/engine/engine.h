@@ -22,32 +22,33 @@ enum engine_rewind {
 enum engine_kv_type { ENGINE_KV_DEFAULT, ENGINE_KV_F16, ENGINE_KV_F32 };
 
 struct engine_options {
-    const char *model;     // shard directory; "mock-model" for the mock
-    const char *engine;    // "native", "mock"
-    const char *device;    // "cpu"
+    const char *model;               // shard directory; "mock-model" for the mock
+    const char *engine;              // "native", "mock"
+    const char *device;              // "cpu"
     uint32_t layer_first, layer_end; // layer_end 0: to the last
-    uint32_t ctx_size;     // longest sequence in rows; 0: the model's own, at most 8192
-    uint64_t kv_memory_bytes; // pool of KV pages that all sequences share; 0: a default
-    uint32_t max_rows;     // of one batch; 0: 512
-    uint32_t max_sequences;// slots; 0: 16
-    uint32_t threads;      // 0: one a processor
-    enum engine_kv_type kv_type; // default: f32 with float weights, else f16
-    const char *isa;       // NULL: the best there is; "scalar", "avx2", "avx512"
+    uint32_t ctx_size;               // longest sequence in rows; 0: the model's own, at most 8192
+    uint64_t kv_memory_bytes;        // pool of KV pages that all sequences share; 0: a default
+    uint32_t max_rows;               // of one batch; 0: 512
+    uint32_t max_sequences;          // slots; 0: 16
+    uint32_t threads;                // 0: one a processor
+    enum engine_kv_type kv_type;     // default: f32 with float weights, else f16
+    const char *isa;                 // NULL: the best there is; "scalar", "avx2", "avx512"
 };
 
 /* Filled by open; agreed between stages in the handshake. */
 struct engine_info {
-    uint32_t n_layers;      // of the whole model
+    uint32_t n_layers; // of the whole model
     uint32_t layer_first, layer_end;
     uint32_t max_rows, max_sequences;
     uint32_t n_pages, page_rows; // KV pool of this stage; page_rows is 64
     uint32_t vocab_size;
     uint32_t ctx_size;
-    uint32_t carry;         // floats a row that one stage hands to the next
+    uint32_t carry; // floats a row that one stage hands to the next
     enum engine_rewind rewind;
     uint32_t n_checkpoints;
     uint64_t model_hash;    // what the weights are: equal on all stages
-    uint64_t settings_hash; // what changes arithmetic: format, KV type, ctx_size where rope depends on it
+    uint64_t settings_hash; // what changes arithmetic: format, KV type, ctx_size where rope depends
+                            // on it
 };
 
 struct engine {
@@ -66,7 +67,8 @@ struct engine_ops {
      * sequence's length is ERR_BATCH_LOST. After a failure each sequence of the batch has its old
      * length. ERR_BUSY: no KV page is free. `in->values` is not read on the first stage. */
     bool (*step)(struct engine *engine, const struct batch *in, struct batch *out, struct err *err);
-    /* The first `rows` of `from` become the beginning of `to` (shared pages, copied when written). */
+    /* The first `rows` of `from` become the beginning of `to` (shared pages, copied when written).
+     */
     void (*keep)(struct engine *engine, uint32_t from, uint32_t to, uint32_t rows);
     void (*drop)(struct engine *engine, uint32_t sequence); // its pages are free again
     void (*close)(struct engine *engine);

@@ -5,9 +5,9 @@
  * in this process, through the same code. All functions are called by one thread, the scheduler,
  * except pipeline_wake and pipeline_describe (any thread). Nothing here blocks but pipeline_poll.
  *
- * Life: open -> (connecting -> ready -> lost -> connecting ...) -> close. When the chain is lost every
- * batch in flight ends with one failed result, sequences on all stages are gone, and the epoch rises
- * when it is ready again. */
+ * Life: open -> (connecting -> ready -> lost -> connecting ...) -> close. When the chain is lost
+ * every batch in flight ends with one failed result, sequences on all stages are gone, and the
+ * epoch rises when it is ready again. */
 #ifndef CASCADIA_PIPELINE_PIPELINE_H
 #define CASCADIA_PIPELINE_PIPELINE_H
 
@@ -29,13 +29,15 @@ enum pipeline_state {
 
 struct pipeline_options {
     struct engine_options engine; // of stage 0
-    uint32_t rank;        // 0 for the head
-    uint32_t total;       // stages; 1: all in this process
-    const char *listen;   // "host:port" or "unix:/path": where the neighbour before (or, on the head, the last stage) dials in
-    const char *next;     // address of the next stage; NULL on the last
-    const char *head;     // overrides the head's address for the direct link; NULL: learnt in the handshake
-    bool insecure;        // a bind beyond loopback without TLS is allowed
-    uint32_t batches_cap; // in flight; 0: one a stage plus one
+    uint32_t rank;                // 0 for the head
+    uint32_t total;               // stages; 1: all in this process
+    const char *listen; // "host:port" or "unix:/path": where the neighbour before (or, on the head,
+                        // the last stage) dials in
+    const char *next;   // address of the next stage; NULL on the last
+    const char
+        *head; // overrides the head's address for the direct link; NULL: learnt in the handshake
+    bool insecure;          // a bind beyond loopback without TLS is allowed
+    uint32_t batches_cap;   // in flight; 0: one a stage plus one
     uint64_t owed_reply_ms; // 0: a bound that scales with rows and stages
     uint64_t ping_ms;       // 0: 10 s
 };
@@ -43,10 +45,10 @@ struct pipeline_options {
 /* The answer to one batch. Owned by the pipeline, valid until the next poll. */
 struct pipeline_result {
     uint64_t batch;
-    bool failed;          // then `err` says why, and the sequences of the batch are dropped everywhere
-                          // (ERR_BATCH_LOST, ERR_BUSY) or the whole epoch is over (ERR_PEER_LOST)
+    bool failed; // then `err` says why, and the sequences of the batch are dropped everywhere
+                 // (ERR_BATCH_LOST, ERR_BUSY) or the whole epoch is over (ERR_PEER_LOST)
     struct err err;
-    uint32_t n_tokens;    // one for each ROW_SAMPLE row, in row order
+    uint32_t n_tokens; // one for each ROW_SAMPLE row, in row order
     const struct sampled_token *tokens;
     const uint32_t *rows; // [n_tokens] index of the row in its batch
     uint32_t n_logits;    // ROW_LOGITS rows, in row order

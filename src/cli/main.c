@@ -1,0 +1,190 @@
+/* The program: finds the command, prints the help. The table below is the whole of it. */
+#include "base/log.h"
+#include "base/str.h"
+#include "cli/command.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#define TABLES_CAP 8
+#define HELP_CAP (1u << 20)
+
+/* One row a command: extern in the block, then in the list. */
+extern const struct command command_help;
+
+const struct command *const commands[] = {
+    &command_help,
+    NULL,
+};
+
+/* Words of a command's name that argv starts with; 0 if it is another one. */
+static int match_name(const struct command *command, int argc, char **argv)
+{
+    struct str rest = str_from(command->name), word;
+    int n_words = 0;
+    while (str_split(&rest, ' ', &word)) {
+        if (n_words >= argc || !str_is(word, argv[n_words]))
+            return 0;
+        n_words++;
+    }
+    return n_words;
+}
+
+/* The longest name wins: "shard verify" before "shard". */
+static const struct command *find_command(int argc, char **argv, int *n_words)
+{
+    const struct command *found = NULL;
+    *n_words = 0;
+    for (size_t i = 0; commands[i]; i++) {
+        int n = match_name(commands[i], argc, argv);
+        if (n > *n_words) {
+            *n_words = n;
+            found = commands[i];
+        }
+    }
+    return found;
+}
+
+static void add_overview(struct buf *out)
+{
+    buf_add_text(
+        out,
+        "Cascadia runs large language models on the PCs you already own: it cuts a model into\n"
+        "stages, runs each on a machine, and serves an OpenAI-compatible API.\n\n"
+        "usage: cascadia COMMAND [options]    (cascadia COMMAND --help)\n\n");
+    for (size_t i = 0; commands[i]; i++)
+        buf_printf(out, "  %-16s %s\n", commands[i]->name, commands[i]->summary);
+    buf_add_text(out,
+                 "\nfirst steps:\n"
+                 "  cascadia run model.gguf            serve a model on this machine\n"
+                 "  cascadia run mock-model --engine mock   try the API without a model\n"
+                 "\nexit status: 0 done, 1 failed, 2 usage. Results go to stdout, logs to stderr.\n"
+                 "Every command takes --log-level error|warn|info|debug and --log-json.\n");
+}
+
+static void add_command_help(struct buf *out, const struct command *command)
+{
+    struct option_table tables[TABLES_CAP];
+    buf_printf(out, "%s\n\nusage: cascadia %s %s\n", command->summary, command->name,
+               command->usage);
+    size_t n_tables = command->options ? command->options(tables, TABLES_CAP) : 0;
+    if (n_tables)
+        buf_add_char(out, '\n');
+    option_help(tables, n_tables, out);
+    if (command->help)
+        buf_printf(out, "\n%s", command->help);
+}
+
+static int print(struct buf *out)
+{
+    bool written = fwrite(out->data, 1, out->size, stdout) == out->size && fflush(stdout) == 0;
+    buf_release(out);
+    return written ? 0 : 1;
+}
+
+static int print_markdown(struct buf *out)
+{
+    buf_add_text(
+        out,
+        "# Command line\n\nPrinted by `cascadia help --markdown`; `make docs` writes it.\n\n```\n");
+    add_overview(out);
+    buf_add_text(out, "```\n");
+    for (size_t i = 0; commands[i]; i++) {
+        buf_printf(out, "\n## %s\n\n```\n", commands[i]->name);
+        add_command_help(out, commands[i]);
+        buf_add_text(out, "```\n");
+    }
+    return print(out);
+}
+
+static int run_help(const struct command *command, int argc, char **argv)
+{
+    struct buf out;
+    int n_words;
+    buf_init(&out, HELP_CAP);
+    if (argc == 1 && strcmp(argv[0], "--markdown") == 0)
+        return print_markdown(&out);
+    const struct command *about = find_command(argc, argv, &n_words);
+    if (argc && !about) {
+        struct err err;
+        err_set(&err, ERR_ARGUMENT, "there is no command \"%s\"", argv[0]);
+        return command_failed(command, &err);
+    }
+    if (about)
+        add_command_help(&out, about);
+    else
+        add_overview(&out);
+    return print(&out);
+}
+
+const struct command command_help = {
+    .name = "help",
+    .usage = "[COMMAND | --markdown]",
+    .summary = "this page, or that of a command",
+    .run = run_help,
+};
+
+static bool asks_for_help(int argc, char **argv)
+{
+    for (int i = 0; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Takes --log-level L and --log-json out of argv: every command has them. Returns the new argc, or
+ * -1 on a bad level. */
+static int take_log_options(int argc, char **argv)
+{
+    static const char *const levels[] = { "error", "warn", "info", "debug" };
+    int kept = 0, level = LOG_INFO;
+    bool as_json = false;
+    for (int i = 0; i < argc; i++) {
+        const char *value = NULL;
+        if (strcmp(argv[i], "--log-json") == 0) {
+            as_json = true;
+            continue;
+        }
+        if (strncmp(argv[i], "--log-level=", 12) == 0)
+            value = argv[i] + 12;
+        else if (strcmp(argv[i], "--log-level") == 0)
+            value = i + 1 < argc ? argv[++i] : "";
+        if (!value) {
+            argv[kept++] = argv[i];
+            continue;
+        }
+        for (level = 3; level >= 0 && strcmp(levels[level], value) != 0; level--)
+            continue;
+        if (level < 0)
+            return -1;
+    }
+    log_setup((enum log_level)level, as_json);
+    return kept;
+}
+
+int main(int argc, char **argv)
+{
+    int n_words;
+    signal(SIGPIPE, SIG_IGN);
+    argc = take_log_options(argc - 1, argv + 1);
+    argv++;
+    if (argc < 0) {
+        fprintf(stderr, "cascadia: --log-level takes error, warn, info or debug\n");
+        return 2;
+    }
+    if (argc == 1 && strcmp(argv[0], "--version") == 0)
+        return printf("cascadia %s\n", CASCADIA_VERSION) < 0;
+    const struct command *command = find_command(argc, argv, &n_words);
+    if (!command && (argc == 0 || asks_for_help(argc, argv)))
+        return run_help(&command_help, 0, argv);
+    if (!command) {
+        fprintf(stderr, "cascadia: there is no command \"%s\"; cascadia help lists them\n",
+                argv[0]);
+        return 2;
+    }
+    if (command != &command_help && asks_for_help(argc - n_words, argv + n_words))
+        return run_help(&command_help, n_words, argv);
+    return command->run(command, argc - n_words, argv + n_words);
+}
