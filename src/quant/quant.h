@@ -39,6 +39,9 @@ enum quant_source {
     QUANT_SOURCE_Q5_0,
     QUANT_SOURCE_Q5_1,
     QUANT_SOURCE_Q8_0,
+    QUANT_SOURCE_F64, // rounded to f32 when read
+    QUANT_SOURCE_F8_E4M3,
+    QUANT_SOURCE_F8_E5M2,
     QUANT_SOURCE_COUNT,
 };
 
@@ -48,14 +51,13 @@ struct quant_format_ops {
     uint32_t value_bits;   // of one stored value: 4, 8, 16, 32
     uint32_t header_bytes; // of a block; 0 for floats
     bool is_float;         // no groups: group is 0
-    /* One panel: w[n_rows][cols] (row stride in floats), n_rows 1..32, rows past n_rows are
-     * padding. `panel` has quant_panel_bytes. Not NULL for formats a float source may become. */
-    void (*encode_panel)(const float *w, size_t row_stride, uint32_t n_rows, uint32_t cols,
+    /* One panel of w[n_rows][cols] (row stride in floats, finite), n_rows 1..32; rows past n_rows
+     * are padding. `panel` has quant_panel_bytes, all are written. False: a value or a group's
+     * scale is too large for the format. NULL for formats that only a quantised source fills
+     * (-min). */
+    bool (*encode_panel)(const float *w, size_t row_stride, uint32_t n_rows, uint32_t cols,
                          uint32_t group, uint8_t *panel);
-    /* The f32 values that the panel means: out[n_rows][cols]. */
-    void (*decode_panel)(const uint8_t *panel, uint32_t n_rows, uint32_t cols, uint32_t group,
-                         float *out, size_t row_stride);
-    /* One row of a panel (row 0..31), e.g. of the embedding: out[cols], the same values. */
+    /* The f32 values that one row (0..31) of a panel means: out[cols]. */
     void (*decode_row)(const uint8_t *panel, uint32_t row, uint32_t cols, uint32_t group,
                        float *out);
 };
@@ -67,10 +69,10 @@ struct quant_source_ops {
     uint32_t block_values, block_bytes; // 1 and 4 for f32
     enum quant_format exact_format;     // the panel format that holds its values exactly
     uint32_t exact_group;               // its group; 0 for floats
-    /* cols values of one row to f32: exactly what the source means. */
+    /* cols values of one row to f32: exactly what the source means. cols is whole blocks. */
     void (*decode_row)(const uint8_t *row, uint32_t cols, float *out);
-    /* One panel of exact_format by permutation, no arithmetic on values. rows[i] is row i's bytes.
-     */
+    /* One panel of exact_format by permutation, no arithmetic on values: rows[i] is row i's bytes,
+     * n_rows 1..32, cols whole blocks. NULL for float sources (decode and encode do it exactly). */
     void (*repack_panel)(const uint8_t *const *rows, uint32_t n_rows, uint32_t cols,
                          uint8_t *panel);
 };
@@ -84,6 +86,13 @@ bool quant_format_find(struct str name, enum quant_format *out, struct err *err)
 bool quant_panel_bytes(enum quant_format format, uint32_t cols, uint32_t group, size_t *out);
 bool quant_matrix_bytes(enum quant_format format, uint32_t rows, uint32_t cols, uint32_t group,
                         size_t *out);
+
+/* The f32 values that a panel means: out[n_rows][cols], row stride in floats. */
+void quant_decode_panel(enum quant_format format, const uint8_t *panel, uint32_t n_rows,
+                        uint32_t cols, uint32_t group, float *out, size_t row_stride);
+/* One row of a matrix of panels: out[cols]. */
+void quant_decode_matrix_row(enum quant_format format, const uint8_t *matrix, uint32_t row,
+                             uint32_t cols, uint32_t group, float *out);
 
 /* Scalar conversions, exact: f16 keeps subnormals, rounding is to nearest even. */
 float quant_f16_to_f32(uint16_t h);
