@@ -3,7 +3,8 @@
  * The head is the process with stage 0. Its pipeline owns stage 0's engine (run on a thread of its
  * own), the link to stage 1 and the direct link from the last stage. With one stage everything is
  * in this process, through the same code. All functions are called by one thread, the scheduler,
- * except pipeline_wake and pipeline_describe (any thread). Nothing here blocks but pipeline_poll.
+ * except pipeline_wake and pipeline_describe (any thread). Nothing here blocks but pipeline_poll,
+ * and it is what moves the chain: losses are noticed, and stages dialled again, while it is called.
  *
  * Life: open -> (connecting -> ready -> lost -> connecting ...) -> close. When the chain is lost
  * every batch in flight ends with one failed result, sequences on all stages are gone, and the
@@ -39,7 +40,9 @@ struct pipeline_options {
     bool insecure;          // a bind beyond loopback without TLS is allowed
     uint32_t batches_cap;   // in flight; 0: one a stage plus one
     uint64_t owed_reply_ms; // 0: a bound that scales with rows and stages
-    uint64_t ping_ms;       // 0: 10 s
+    uint64_t ping_ms;       // 0: 10 s; three unanswered: the neighbour is lost
+    uint64_t frame_ms; // 0: 10 s in which a frame that has begun, or a handshake, must progress
+    uint32_t spin_us;  // a reader polls so long before it sleeps; 0: sleeps at once
 };
 
 /* The answer to one batch. Owned by the pipeline, valid until the next poll. */
@@ -65,12 +68,17 @@ uint32_t pipeline_epoch(struct pipeline *pipeline); // rises each time the chain
 /* The smallest of all stages once ready; stage 0's before. */
 const struct engine_info *pipeline_info(struct pipeline *pipeline);
 
-/* Hands a batch on (copied). `params[i]`, n_params of them, belong to sequences[i]: sent when a
- * sequence is new on this epoch, after a keep, or changed. ERR_BUSY: connecting, or batches_cap in
- * flight. */
+/* Hands a batch on (copied; `values` are not read). `params[i]`, n_params of them, belong to
+ * sequences[i]; give those of every sequence with a ROW_SAMPLE row: they travel when the sequence
+ * is new on this epoch, after a drop or a keep, or when they changed. ERR_BUSY: connecting, or
+ * batches_cap in flight. ERR_ARGUMENT: beyond pipeline_info, or more ROW_LOGITS rows than
+ * pipeline_logits_rows_cap. */
 bool pipeline_submit(struct pipeline *pipeline, const struct batch *batch,
                      const uint32_t *sequences, const struct sampling_params *const *params,
                      uint32_t n_params, struct err *err);
+
+/* ROW_LOGITS rows that one batch may have: their logits must fit one frame. */
+uint32_t pipeline_logits_rows_cap(struct pipeline *pipeline);
 
 /* Next result, if one comes within timeout_ms or before pipeline_wake: true and *result. */
 bool pipeline_poll(struct pipeline *pipeline, uint64_t timeout_ms,
@@ -82,9 +90,5 @@ void pipeline_drop(struct pipeline *pipeline, uint32_t sequence);
 
 /* JSON object for /health: state, epoch, stages, what is awaited. Any thread. */
 void pipeline_describe(struct pipeline *pipeline, struct buf *out);
-
-/* A stage that is not the head: runs until `*stop` is set (then says BYE and returns true) or a
- * local failure that no other machine can mend. Survives the loss of neighbours and of the head. */
-bool stage_run(const struct pipeline_options *options, const volatile int *stop, struct err *err);
 
 #endif
