@@ -1,6 +1,6 @@
 # tests/<folder>/test_<module>.c is one program and one CTest test, named <folder>/<module>.
 # fuzz/fuzz_<parser>.c is also built as an ordinary test that replays fuzz/corpus/<parser>/.
-# tests/<folder>/test_<name>.sh is run with the program's path as its only argument.
+# tests/<folder>/test_<name>.{sh,py} is run with the program's path as its only argument; 77 means skipped.
 find_library(CMOCKA_LIBRARY cmocka REQUIRED)
 file(GLOB_RECURSE tests CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/test_*.c
      ${CMAKE_SOURCE_DIR}/tests/*/test_*.c)
@@ -41,7 +41,8 @@ foreach(source ${fuzzers})
   set_tests_properties(fuzz/${parser} PROPERTIES LABELS fuzz)
 endforeach()
 
-file(GLOB scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/*/test_*.sh)
+file(GLOB scripts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/*/test_*.sh
+     ${CMAKE_SOURCE_DIR}/tests/*/test_*.py)
 foreach(source ${scripts})
   get_filename_component(name ${source} NAME_WE)
   get_filename_component(folder ${source} DIRECTORY)
