@@ -2,8 +2,8 @@
  *
  * Opening walks all metadata and all tensor entries once and checks every length, offset, type and
  * name; after it nothing here can read outside the map. Doubled keys or tensors, bad alignment and
- * tensors that overlap the end of the file are ERR_FORMAT with the name; a big-endian file or
- * another version is ERR_UNSUPPORTED. Tensor types that the program does not compute with
+ * tensors that overlap each other or the end of the file are ERR_FORMAT with the name; a big-endian
+ * file or another version is ERR_UNSUPPORTED. Tensor types that the program does not compute with
  * (K-quants, ...) are known by size only: their tensors are listed and `source` says
  * QUANT_SOURCE_COUNT. Strings and data are borrowed from the map. Read-only after opening: any
  * thread; one owner. */
@@ -14,6 +14,7 @@
 #include "base/file.h"
 #include "base/str.h"
 #include "quant/quant.h"
+#include "weights/name_index.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,8 +66,7 @@ struct gguf {
     size_t n_values;
     struct gguf_tensor *tensors; // in the file's order
     size_t n_tensors;
-    uint32_t *value_index, *tensor_index; // open-addressed by hash of the name
-    size_t value_slots, tensor_slots;
+    struct name_index value_index, tensor_index;
 };
 
 bool gguf_open(struct gguf *gguf, const char *path, struct err *err);
