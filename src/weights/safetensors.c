@@ -63,7 +63,7 @@ static bool measure_tensor(struct safetensors_tensor *tensor, const struct json 
                            uint32_t bits, struct err *err)
 {
     size_t values = 1, all_bits = 0;
-    bool good = json_type(shape) == JSON_ARRAY && json_size(shape) <= SAFETENSORS_DIMS_CAP;
+    bool good = json_kind(shape) == JSON_KIND_ARRAY && json_size(shape) <= SAFETENSORS_DIMS_CAP;
     tensor->n_dims = (uint32_t)json_size(shape);
     for (uint32_t d = 0; good && d < tensor->n_dims; d++)
         good = json_read_u64(json_at(shape, d), &tensor->dims[d]) && tensor->dims[d] <= SIZE_MAX &&
@@ -78,7 +78,7 @@ static bool measure_tensor(struct safetensors_tensor *tensor, const struct json 
 static bool parse_tensor(struct safetensors_tensor *tensor, struct str name,
                          const struct json *entry, struct str data, struct err *err)
 {
-    struct str dtype_name = json_string(json_get(entry, "dtype"));
+    struct str dtype_name = json_text(json_get(entry, "dtype"));
     const struct json *offsets = json_get(entry, "data_offsets");
     uint64_t first, last;
     tensor->name = name;
@@ -139,7 +139,7 @@ static bool check_cover(const struct safetensors *st, struct str data, struct er
 
 static bool parse_header(struct safetensors *st, struct str data, struct err *err)
 {
-    if (json_type(st->header) != JSON_OBJECT)
+    if (json_kind(st->header) != JSON_KIND_OBJECT)
         return err_set(err, ERR_FORMAT, "the header is no object");
     size_t count = json_size(st->header);
     if (count > SAFETENSORS_TENSORS_CAP)
