@@ -59,13 +59,16 @@ struct engine {
 /* What a registered implementation must fill; all required. */
 struct engine_ops {
     const char *name, *summary;
+    const char *const *devices; // that options->device may name, the default first; NULL at the end
     bool (*open)(struct engine *engine, const struct engine_options *options,
                  struct engine_info *info, struct err *err);
     /* Advances every row of `in` through this stage's layers into `out` (the caller's, sized at
      * open): carry rows, or logits for the rows that want them on the last stage. A row at position
      * p first cuts its sequence to p rows, so going back needs no call; a position beyond the
      * sequence's length is ERR_BATCH_LOST. After a failure each sequence of the batch has its old
-     * length. ERR_BUSY: no KV page is free. `in->values` is not read on the first stage. */
+     * length, but one that was stepped back may be cut to its first row in the batch: what is left
+     * is what was there. ERR_BUSY: no KV page is free. ERR_BATCH_LOST also when numbers stop being
+     * finite. `in->values` is not read on the first stage; `out` takes the rows and id of `in`. */
     bool (*step)(struct engine *engine, const struct batch *in, struct batch *out, struct err *err);
     /* The first `rows` of `from` become the beginning of `to` (shared pages, copied when written).
      */
@@ -78,8 +81,15 @@ extern const struct engine_ops *const engines[]; // NULL at the end
 extern const struct engine_ops engine_native;
 extern const struct engine_ops engine_mock;
 
-/* Finds options->engine by name and opens it. ERR_NOT_FOUND lists what there is. On failure the
- * engine is zeroed. */
+#define ENGINE_MAX_ROWS_DEFAULT 512u
+#define ENGINE_MAX_ROWS_CAP 8192u
+#define ENGINE_MAX_SEQUENCES_DEFAULT 16u
+#define ENGINE_MAX_SEQUENCES_CAP 1024u
+#define ENGINE_CTX_SIZE_DEFAULT_CAP 8192u // when ctx_size is 0
+
+/* Finds options->engine and options->device by name (NULL: the first there is) and opens it, with
+ * max_rows and max_sequences filled in. ERR_NOT_FOUND lists what there is. On failure the engine is
+ * zeroed. */
 bool engine_open(struct engine *engine, const struct engine_options *options,
                  struct engine_info *info, struct err *err);
 void engine_close(struct engine *engine); // zeroed values are fine
