@@ -1,0 +1,144 @@
+/* Attention in plain C: the definition that the other rungs are held to (docs/numerics.md, rule 7).
+ */
+#include <math.h>
+#include <string.h>
+
+#include "kernel/fmath.h"
+#include "kernel/kernel_internal.h"
+
+enum { LANES = 16, PAGE = ATTEND_PAGE_ROWS };
+
+static float value_at(const void *values, enum kv_type type, size_t index)
+{
+    return type == KV_F32 ? ((const float *)values)[index]
+                          : quant_f16_to_f32(((const uint16_t *)values)[index]);
+}
+
+static void put_value(void *values, enum kv_type type, size_t index, float value)
+{
+    if (type == KV_F32)
+        ((float *)values)[index] = value;
+    else
+        ((uint16_t *)values)[index] = quant_f32_to_f16(value);
+}
+
+static void store(const struct kv_shape *shape, void *page, uint32_t slot, const float *k,
+                  const float *v)
+{
+    const size_t d = shape->head_dim, block = PAGE * d;
+    for (size_t head = 0; head < shape->n_kv_heads; head++) {
+        const size_t k_block = head * 2 * block, v_block = k_block + block;
+        for (size_t i = 0; i < d; i++) {
+            put_value(page, shape->type, k_block + (slot / LANES * d + i) * LANES + slot % LANES,
+                      k[head * d + i]);
+            put_value(page, shape->type, v_block + slot * d + i, v[head * d + i]);
+        }
+    }
+}
+
+static void scores(const struct attend_tile *tile, const void *k, enum kv_type type, uint32_t first,
+                   uint32_t end)
+{
+    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
+        for (uint32_t at = first * LANES; at < end * LANES; at++) {
+            const size_t base = (size_t)(at / LANES) * tile->head_dim;
+            float dot = 0.0f;
+            for (uint32_t i = 0; i < tile->head_dim; i++) {
+                dot =
+                    fmaf(tile->q[pair][i], value_at(k, type, (base + i) * LANES + at % LANES), dot);
+            }
+            tile->scores[pair][at] = dot * tile->scale;
+        }
+    }
+}
+
+static void softmax(float *scores_, uint32_t first, uint32_t end, float *record)
+{
+    float lanes[LANES] = { 0 };
+    float largest = scores_[first];
+    for (uint32_t i = first; i < end; i++)
+        largest = scores_[i] > largest ? scores_[i] : largest;
+    for (uint32_t i = 0; i < PAGE; i++) {
+        scores_[i] = i >= first && i < end ? fmath_exp(scores_[i] - largest) : 0.0f;
+        lanes[i % LANES] += scores_[i];
+    }
+    for (uint32_t width = LANES / 2; width >= 1; width /= 2) {
+        for (uint32_t i = 0; i < width; i++)
+            lanes[i] += lanes[i + width];
+    }
+    record[0] = largest;
+    record[1] = lanes[0];
+}
+
+static void mix(const struct attend_tile *tile, const void *v, enum kv_type type, uint32_t first,
+                uint32_t end)
+{
+    const uint32_t d = tile->head_dim;
+    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
+        float *const sum = tile->part[pair] + ATTEND_RECORD_MIX;
+        for (uint32_t at = first; at < end; at++) {
+            for (uint32_t i = 0; i < d; i++)
+                sum[i] =
+                    fmaf(tile->scores[pair][at], value_at(v, type, (size_t)at * d + i), sum[i]);
+        }
+    }
+}
+
+static void merge(const struct attend_tile *tile)
+{
+    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
+        float *const into = tile->into[pair];
+        const float *const part = tile->part[pair];
+        const float largest = into[0] < part[0] ? part[0] : into[0];
+        const float a = fmath_exp(into[0] - largest), b = fmath_exp(part[0] - largest);
+        into[0] = largest;
+        into[1] = fmaf(into[1], a, part[1] * b);
+        for (uint32_t i = ATTEND_RECORD_MIX; i < ATTEND_RECORD_MIX + tile->head_dim; i++)
+            into[i] = fmaf(into[i], a, part[i] * b);
+    }
+}
+
+static void finish(const float *record, uint32_t head_dim, float *out)
+{
+    const float factor = 1.0f / record[1];
+    for (uint32_t i = 0; i < head_dim; i++)
+        out[i] = record[ATTEND_RECORD_MIX + i] * factor;
+}
+
+static void widen(const uint16_t *from, uint32_t n, float *to)
+{
+    for (uint32_t i = 0; i < n; i++)
+        to[i] = quant_f16_to_f32(from[i]);
+}
+
+static const struct attend_leaves leaves = {
+    .n_pairs = 1,
+    .scores = scores,
+    .softmax = softmax,
+    .mix = mix,
+    .merge = merge,
+    .finish = finish,
+    .widen = widen,
+};
+
+static void run(const struct attend *a, void *scratch)
+{
+    attend_drive(a, scratch, &leaves);
+}
+
+static void part(const struct attend *a, uint32_t segment, void *partial, void *scratch)
+{
+    attend_drive_part(a, segment, partial, scratch, &leaves);
+}
+
+static void merge_parts(const struct attend *a, const void *partials, void *scratch)
+{
+    attend_drive_merge(a, partials, scratch, &leaves);
+}
+
+const struct attend_ops attend_scalar = {
+    .store = store,
+    .run = run,
+    .part = part,
+    .merge = merge_parts,
+};

@@ -1,0 +1,41 @@
+/* The ladder: every rung, slowest first, with what it asks of the CPU. Reading it from top to
+ * bottom is the rule of dispatch: the last usable row wins. */
+#include "kernel/kernel.h"
+
+#include <string.h>
+
+#include "kernel/kernel_internal.h"
+
+static const struct kernel rung_scalar = {
+    .name = "scalar",
+    .summary = "plain C for any x86-64; the definition of every result",
+    .vec = &vec_scalar,
+    .matmul = &matmul_scalar,
+    .attend = &attend_scalar,
+};
+
+const struct kernel *const kernels[] = { &rung_scalar, NULL };
+
+bool kernel_usable(const struct kernel *kernel)
+{
+    return kernel == &rung_scalar;
+}
+
+const struct kernel *kernel_best(void)
+{
+    const struct kernel *best = kernels[0];
+    for (uint32_t i = 1; kernels[i]; i++) {
+        if (kernel_usable(kernels[i]))
+            best = kernels[i];
+    }
+    return best;
+}
+
+const struct kernel *kernel_find(const char *name)
+{
+    for (uint32_t i = 0; kernels[i]; i++) {
+        if (strcmp(kernels[i]->name, name) == 0)
+            return kernel_usable(kernels[i]) ? kernels[i] : NULL;
+    }
+    return NULL;
+}

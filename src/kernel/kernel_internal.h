@@ -1,0 +1,161 @@
+/* What the rungs share: the coefficients of exp, the tiles of an activation, and the two drivers
+ * that turn a matrix product or an attention into calls of a rung's leaves. The drivers fix the
+ * order of everything that has one; the leaves do the arithmetic of one tile. */
+#ifndef CASCADIA_KERNEL_KERNEL_INTERNAL_H
+#define CASCADIA_KERNEL_KERNEL_INTERNAL_H
+
+#include "kernel/kernel.h"
+
+/* ---- exp, in every rung: c = min(x, MAX); t = fma(c, LOG2E, ROUND); n = t - ROUND;
+ * r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, c)); p = Horner(C6 .. C2, 1, 1) in r;
+ * result = x < MIN ? 0 : p * 2^n ---- */
+#define EXP_MAX 88.375f
+#define EXP_MIN (-86.98f)
+#define EXP_LOG2E 0x1.715476p+0f
+#define EXP_ROUND 12582912.0f // 1.5 x 2^23: adding it rounds to an integer in the low bits
+#define EXP_LN2_HIGH 0x1.62e4p-1f
+#define EXP_LN2_LOW 0x1.7f7d1cp-20f
+#define EXP_C2 0x1.0p-1f
+#define EXP_C3 0x1.5554dcp-3f
+#define EXP_C4 0x1.55551ap-5f
+#define EXP_C5 0x1.120ba2p-7f
+#define EXP_C6 0x1.6d113cp-10f
+
+/* ---- activations ---- */
+
+#define ACTIVATION_GROUP 128u
+#define SUM_GROUP 32u
+/* A group whose largest magnitude is below this is a group of zeros: its scale would leave the
+ * normal range and 127 / max that of floats. */
+#define ACTIVATION_MIN 0x1p-118f
+
+#define TILE_ROWS_CAP 12u
+
+/* One tile of an activation: `count` rows from `row` on, packed with room for `size` of them (the
+ * others are zeros and their results are dropped). */
+struct tile {
+    uint32_t row, count, size;
+    int8_t *q;          // [cols_padded/4][size][4]
+    float *scales;      // [cols_padded/128][size]
+    int32_t *sums;      // [cols_padded/32][size]
+    float *scaled_sums; // [cols_padded/32][size]
+    uint32_t *starts;   // [cols_padded/32][size]
+    const float *x;     // [count] rows as they came, x_stride apart
+    size_t x_stride;
+};
+
+void tile_view(const struct activation *a, uint32_t index, struct tile *tile);
+
+/* Row i of the tile as it came; past count the last one again. */
+static inline const float *tile_x(const struct tile *tile, uint32_t i)
+{
+    return tile->x + (i < tile->count ? i : tile->count - 1) * tile->x_stride;
+}
+
+/* Quantises x[n], n 1..128, by rule 1: q[128], zeros from n on. False when a value is not finite.
+ */
+typedef bool quantise_leaf(const float *x, uint32_t n, int8_t *q, float *scale);
+
+/* What the rung keeps in `starts` for 32 values of q. */
+typedef uint32_t start_leaf(const int8_t *q);
+
+/* `pack` of a rung; start may be NULL. */
+bool activation_pack(struct activation *a, uint32_t first, uint32_t end, quantise_leaf *quantise,
+                     start_leaf *start);
+
+/* ---- matrix products ---- */
+
+#define PANELS_CAP 4u // walked together
+
+/* Some panels of one matrix times one tile. */
+struct panel_job {
+    const uint8_t *data; // of the first panel
+    size_t panel_bytes;
+    uint32_t n_panels;
+    uint32_t cols, group;
+    const struct tile *tile;
+};
+
+/* acc[panel][tile size][32] = the panels times the tile. */
+typedef void panels_leaf(const struct panel_job *job, float *acc);
+/* acc[tile size][16] = rows 16 half .. of one panel times the tile. */
+typedef void strip_leaf(const struct panel_job *job, uint32_t half, float *acc);
+
+/* Where results go: `n` values of each of the tile's rows, from column `column` on. */
+struct finish_job {
+    const struct matmul_part *part;
+    const struct tile *tile;
+    uint32_t column, n;
+    const float *acc;    // [tile size][width]
+    const float *up_acc; // the up panel's, SILU_MUL only
+    uint32_t width;      // 16 or 32
+};
+
+typedef void finish_leaf(const struct finish_job *job);
+
+struct matmul_leaves {
+    uint32_t n_panels;    // to walk together in `panels`, 1, 2 or 4
+    uint32_t panels_rows; // tiles up to this size go by panels, larger ones by strips
+    panels_leaf *panels[QUANT_FORMAT_COUNT];
+    strip_leaf *strip[QUANT_FORMAT_COUNT]; // NULL: always by panels
+    finish_leaf *finish;
+};
+
+void matmul_drive(const struct matmul *mm, uint32_t first, uint32_t end,
+                  const struct matmul_leaves *leaves);
+
+/* Bytes of a block's header and of a whole block. */
+uint32_t block_header_bytes(enum quant_format format);
+uint32_t block_bytes(enum quant_format format, uint32_t group);
+
+/* ---- attention ---- */
+
+#define ATTEND_PAIRS_CAP 12u
+#define ATTEND_RECORD_MIX 16u // floats before a record's mix
+
+/* A record is a partial softmax of one (row, query head): [0] the maximum, [1] the sum, from
+ * ATTEND_RECORD_MIX on the mix[head_dim]; 64-byte aligned. */
+
+/* Up to ATTEND_PAIRS_CAP pairs of (row, query head) and one page. */
+struct attend_tile {
+    uint32_t n_pairs;
+    uint32_t head_dim;
+    float scale;
+    const float *q[ATTEND_PAIRS_CAP];
+    float *scores[ATTEND_PAIRS_CAP]; // [64] each, 64-byte aligned
+    float *part[ATTEND_PAIRS_CAP];   // record of this page
+    float *into[ATTEND_PAIRS_CAP];   // record that it is merged into
+};
+
+struct attend_leaves {
+    uint32_t n_pairs; // of a tile, at most
+    /* scores of positions [16 first, 16 end) of a K block, times scale. */
+    void (*scores)(const struct attend_tile *tile, const void *k, enum kv_type type, uint32_t first,
+                   uint32_t end);
+    /* Over positions [first, end) of scores[64]: scores become exp(score - max), those outside 0;
+     * the record gets maximum and sum (rule 4). */
+    void (*softmax)(float *scores, uint32_t first, uint32_t end, float *record);
+    /* The mix of each part = fma over positions [first, end) in order of scores[position] * v. */
+    void (*mix)(const struct attend_tile *tile, const void *v, enum kv_type type, uint32_t first,
+                uint32_t end);
+    /* Merges each part, none of them empty, into its record (rule 7). */
+    void (*merge)(const struct attend_tile *tile);
+    /* out[head_dim] = mix * (1 / sum) */
+    void (*finish)(const float *record, uint32_t head_dim, float *out);
+    /* f16 to f32. */
+    void (*widen)(const uint16_t *from, uint32_t n, float *to);
+};
+
+void attend_drive(const struct attend *a, void *scratch, const struct attend_leaves *leaves);
+void attend_drive_part(const struct attend *a, uint32_t segment, void *partial, void *scratch,
+                       const struct attend_leaves *leaves);
+void attend_drive_merge(const struct attend *a, const void *partials, void *scratch,
+                        const struct attend_leaves *leaves);
+
+/* ---- rungs ---- */
+
+extern const struct vec_ops vec_scalar, vec_avx2, vec_avx512;
+extern const struct matmul_ops matmul_scalar, matmul_avx2, matmul_avx512;
+extern const struct attend_ops attend_scalar, attend_avx2, attend_avx512;
+
+#endif
