@@ -21,45 +21,46 @@
 #define MANIFEST_LAYERS_CAP 4096u
 
 struct manifest_tensor {
+    struct str source_name; // in the checkpoint: "blk.3.ffn_gate.weight + blk.3.ffn_up.weight"
     enum tensor_role role;
     uint32_t layer; // TENSOR_NO_LAYER when it belongs to none
     enum quant_format format;
     uint32_t rows, cols, group;
     uint64_t offset, bytes; // in its file
     uint64_t xxh3;          // of its bytes
-    double
-        relative_error; // against the source: |w - source| / |source|, both Euclidean; 0 is exact
+    double relative_error;  // |w - source| / |source|, both Euclidean norms; 0: the same values
 };
 
 struct manifest_file {
-    const char *name; // a plain name, no slash
+    struct str name; // a plain name, no slash
     uint64_t bytes;
     uint64_t xxh3;                   // of the whole file
-    struct manifest_tensor *tensors; // none for config.json, tokenizer.bin, ...
+    struct manifest_tensor *tensors; // by offset; none for config.json, tokenizer.bin, ...
     size_t n_tensors;
 };
 
-/* Layers [first, end) of a default stage. */
+/* Layers [layer_first, layer_end) of a default stage. */
 struct manifest_stage {
     uint32_t layer_first, layer_end;
 };
 
 struct manifest {
-    struct arena arena;       // everything below
-    const char *family;       // "llama"
-    const char *source;       // path or id of what it was made from
-    struct str source_json;   // the "source" object as text
-    const char *quantization; // as asked: "int4", ...
-    uint32_t group_size;
-    const char *tool_version;
-    uint64_t settings_hash;
-    uint32_t n_layers;     // of the whole model, whatever files are here
-    bool is_tied;          // no head: the embedding is the output matrix
-    struct str model_json; // the "model" object as text: for people; config.json is what is read
+    struct arena arena;      // everything below, after manifest_parse; a writer may point elsewhere
+    struct str family;       // "llama"
+    struct str source;       // an object, as text: where the weights came from, hashes of its files
+    struct str model;        // an object, as text, for people: config.json is what is read
+    struct str quantization; // as asked: "int4", ...
+    struct str tool_version;
+    struct str template_from; // which file the chat template was found in; empty: there is none
+    uint32_t group_size;      // as asked
+    uint64_t settings_hash;   // of source files and settings: equal hashes, equal weights
+    uint32_t n_layers;        // of the whole model, whatever files are here
+    bool is_tied;             // no head: the embedding is the output matrix
     struct manifest_stage *stages; // default ranges for `run` and `worker`; cover every layer once
     size_t n_stages;
     struct manifest_file *files;
     size_t n_files;
+    uint64_t xxh3; // of the text itself, its last member
 };
 
 /* Reads text. Refuses what is missing, of the wrong type, of an unknown format or version, doubled
@@ -68,11 +69,13 @@ bool manifest_parse(struct manifest *manifest, struct str text, struct err *err)
 bool manifest_read(struct manifest *manifest, const char *directory, struct err *err);
 void manifest_release(struct manifest *manifest); // zeroed values are fine
 
-/* Appends the text of the manifest, its hash last. */
+/* Appends the text of the manifest, its hash last (manifest->xxh3 is not looked at). `out` is empty
+ * before. */
 void manifest_write(const struct manifest *manifest, struct buf *out);
 
 /* "layer-007.weights", "embedding.weights" or "head.weights": the file of such a tensor. */
-void manifest_file_name(enum tensor_role role, uint32_t layer, char *out, size_t out_bytes);
+#define MANIFEST_FILE_NAME_BYTES 32
+void manifest_file_name(enum tensor_role role, uint32_t layer, char out[MANIFEST_FILE_NAME_BYTES]);
 const struct manifest_file *manifest_find_file(const struct manifest *manifest, const char *name);
 
 #endif
