@@ -20,9 +20,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define REQUEST_STOPS_CAP 16
-#define REQUEST_STOP_BYTES_CAP 1024
-
 struct request;
 
 /* Copied by request_submit. */

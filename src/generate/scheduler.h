@@ -27,9 +27,9 @@ struct scheduler_options {
     struct pipeline
         *pipeline;     // borrowed until scheduler_free; only the scheduler calls it meanwhile
     uint32_t n_stages; // of the pipeline; 0: 1
-    const struct tokenizer *tokenizer; // borrowed until scheduler_free
-    const int32_t *eos_ids;            // every one ends an answer; copied
-    uint32_t n_eos_ids;
+    /* Borrowed until scheduler_free. Each of its end ids ends an answer; ids that it does not have
+     * are padding of the model's vocabulary and never drawn. */
+    const struct tokenizer *tokenizer;
     uint32_t queue_cap;    // requests that wait; 0: 128
     uint32_t prefill_rows; // of one prompt in a batch; 0: max_rows with one stage, else 128
     uint64_t reconnect_ms; // how long waiting requests outlive the chain; 0: 30 s
