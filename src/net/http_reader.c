@@ -72,8 +72,11 @@ static int on_field_value_complete(llhttp_t *parser)
 {
     struct http_reader *const reader = reader_of(parser);
 
-    if (!reader->head_done)
-        reader->n_fields++;
+    if (!reader->head_done) {
+        struct http_reader_field *const field = &reader->fields[reader->n_fields++];
+
+        field->value = str_trim(field->value);
+    }
     return 0;
 }
 

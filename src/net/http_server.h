@@ -29,9 +29,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HTTP_FIELD_BYTES_CAP 8192u // one header line, and the request line
-#define HTTP_HEAD_BYTES_CAP 65536u // the whole head
-#define HTTP_FIELDS_CAP 128u       // header lines
 #define HTTP_LISTEN_BACKLOG 1024
 
 struct http_server;   // owned by whoever opened it
@@ -94,7 +91,7 @@ void http_server_stop(struct http_server *server);
 
 /* Stops listening, closes idle connections; the rest close after their answers. */
 void http_server_drain(struct http_server *server);
-/* One timer: fires once, `timeout_ms` from now; 0 disarms it. */
+/* One timer: fires once, `timeout_ms` from now; 0 disarms it. An earlier one is forgotten. */
 void http_server_timer(struct http_server *server, uint64_t timeout_ms);
 /* Runs work->run on a thread of libuv's pool. */
 void http_server_work(struct http_server *server, struct http_work *work);

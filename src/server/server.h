@@ -1,9 +1,9 @@
 /* The OpenAI-compatible API of one model: HTTP in front, a scheduler behind.
  *
  * Order of life: server_open (binds the port) -> scheduler_start with wake = server_wake ->
- * server_run -> server_close, then scheduler_free. The thread of server_run owns everything of the
- * server; it never waits for the scheduler, which wakes it. docs/http-api.md is the contract
- * with clients. */
+ * server_run -> scheduler_free (it may still wake the server) -> server_close. The thread of
+ * server_run owns everything of the server; it never waits for the scheduler, which wakes it.
+ * docs/http-api.md is the contract with clients. */
 #ifndef CASCADIA_SERVER_SERVER_H
 #define CASCADIA_SERVER_SERVER_H
 
