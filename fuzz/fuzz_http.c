@@ -33,6 +33,7 @@ static struct outcome read_all(struct str stream, size_t step)
 
         must(used <= last - first);
         must(reader.head.size <= HTTP_HEAD_BYTES_CAP && reader.body.size <= BODY_CAP);
+        must(reader.state >= HTTP_READER_DONE || used == last - first);
         first += used;
         if (reader.state == HTTP_READER_DONE) {
             must(reader.path.size > 0 && reader.method.size > 0);
@@ -41,8 +42,6 @@ static struct outcome read_all(struct str stream, size_t step)
             outcome.used_bytes = first;
             http_reader_release(&reader);
             http_reader_init(&reader, BODY_CAP);
-        } else {
-            must(reader.state == HTTP_READER_BAD || used == last - first);
         }
     }
     outcome.status = reader.state == HTTP_READER_BAD ? reader.status : 0;
