@@ -81,8 +81,7 @@ struct family {
 
     struct family_block blocks[FAMILY_BLOCKS_CAP]; // of each layer, in order
     uint32_t n_blocks;
-    const struct family_tensor *tensors;
-    uint32_t n_tensors;
+    const struct family_tensor *tensors; // embedding, of a layer, the rest; name NULL at the end
     const char *const
         *passed_over; // known names that are not read ("%u" as above); NULL at the end
 };
