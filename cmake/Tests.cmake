@@ -29,6 +29,15 @@ foreach(source ${tests})
   set_tests_properties(${folder}/${module} PROPERTIES TIMEOUT 300 LABELS ${folder})
 endforeach()
 
+# check_kernels: every rung of the CPU at hand against scalar; `check_kernels --bench` times them.
+file(GLOB kernel_checks CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernel/check_*.c)
+add_executable(check_kernels ${kernel_checks})
+target_compile_options(check_kernels PRIVATE ${warnings})
+target_compile_definitions(check_kernels PRIVATE _DEFAULT_SOURCE)
+target_link_libraries(check_kernels PRIVATE core)
+add_test(NAME kernel/check_kernels COMMAND check_kernels)
+set_tests_properties(kernel/check_kernels PROPERTIES TIMEOUT 300 LABELS kernel)
+
 file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/fuzz_*.c)
 foreach(source ${fuzzers})
   get_filename_component(name ${source} NAME_WE)

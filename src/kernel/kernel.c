@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "kernel/cpu.h"
 #include "kernel/kernel_internal.h"
 
 static const struct kernel rung_scalar = {
@@ -14,11 +15,20 @@ static const struct kernel rung_scalar = {
     .attend = &attend_scalar,
 };
 
-const struct kernel *const kernels[] = { &rung_scalar, NULL };
+static const struct kernel rung_avx512 = {
+    .name = "avx512",
+    .summary = "AVX-512 F, BW, DQ, VL, VNNI: 512-bit int8 dot products",
+    .vec = &vec_avx512,
+    .matmul = &matmul_avx512,
+    .attend = &attend_avx512,
+};
+
+const struct kernel *const kernels[] = { &rung_scalar, &rung_avx512, NULL };
 
 bool kernel_usable(const struct kernel *kernel)
 {
-    return kernel == &rung_scalar;
+    const struct cpu_features cpu = cpu_detect();
+    return kernel == &rung_avx512 ? cpu.avx512 : true;
 }
 
 const struct kernel *kernel_best(void)

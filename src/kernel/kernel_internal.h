@@ -56,8 +56,8 @@ static inline const float *tile_x(const struct tile *tile, uint32_t i)
  */
 typedef bool quantise_leaf(const float *x, uint32_t n, int8_t *q, float *scale);
 
-/* What the rung keeps in `starts` for 32 values of q. */
-typedef uint32_t start_leaf(const int8_t *q);
+/* What the rung keeps in `starts` for 32 values of q and their sum. */
+typedef uint32_t start_leaf(const int8_t *q, int32_t sum);
 
 /* `pack` of a rung; start may be NULL. */
 bool activation_pack(struct activation *a, uint32_t first, uint32_t end, quantise_leaf *quantise,

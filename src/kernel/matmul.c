@@ -5,7 +5,6 @@
  * counts: a strip of 16 rows (half a panel, full k) stays in the cache while all tiles pass by.
  * Rows are cut into tiles by a rule that knows only their number, and no output depends on its
  * neighbours, so neither choice can be seen in a result. */
-#include <math.h>
 #include <string.h>
 
 #include "base/err.h"
@@ -143,7 +142,7 @@ static void pack_group(const struct tile *tile, uint32_t i, uint32_t group, cons
         tile->sums[at] = sum;
         tile->scaled_sums[at] = scale * (float)sum;
         if (start)
-            tile->starts[at] = start(q + part * SUM_GROUP);
+            tile->starts[at] = start(q + part * SUM_GROUP, sum);
     }
 }
 
@@ -187,36 +186,29 @@ bool activation_pack(struct activation *a, uint32_t first, uint32_t end, quantis
     return finite;
 }
 
+void matrix_decode_row(const struct matrix *matrix, uint32_t row, float *out)
+{
+    quant_decode_matrix_row(matrix->format, matrix->data, row, matrix->cols, matrix->group, out);
+}
+
 /* ---- the walk ---- */
 
 uint32_t block_header_bytes(enum quant_format format)
 {
-    switch (format) {
-    case QUANT_INT8:
-    case QUANT_INT4:
-        return 64;
-    case QUANT_INT8_MIN:
-    case QUANT_INT4_ASYM:
-    case QUANT_INT4_MIN:
-        return 128;
-    default:
-        return 0;
-    }
+    return quant_formats[format]->header_bytes;
 }
 
 uint32_t block_bytes(enum quant_format format, uint32_t group)
 {
-    const bool is_int8 = format == QUANT_INT8 || format == QUANT_INT8_MIN;
-    return block_header_bytes(format) + QUANT_PANEL_ROWS * group / (is_int8 ? 1 : 2);
+    const struct quant_format_ops *const ops = quant_formats[format];
+    return ops->header_bytes + QUANT_PANEL_ROWS * group * ops->value_bits / 8;
 }
 
 static size_t panel_bytes(const struct matrix *m)
 {
-    if (m->format == QUANT_F32)
-        return (size_t)m->cols * QUANT_PANEL_ROWS * 4;
-    if (m->format == QUANT_F16 || m->format == QUANT_BF16)
-        return (size_t)m->cols * QUANT_PANEL_ROWS * 2;
-    return (size_t)((m->cols + m->group - 1) / m->group) * block_bytes(m->format, m->group);
+    size_t bytes;
+    must(quant_panel_bytes(m->format, m->cols, m->group, &bytes));
+    return bytes;
 }
 
 /* Columns of out that a part fills. */
@@ -340,67 +332,4 @@ void matmul_drive(const struct matmul *mm, uint32_t first, uint32_t end,
         for (uint32_t item = from; item < to; item++)
             run_by_strips(a, part, item, leaves);
     }
-}
-
-/* ---- single rows ---- */
-
-static void decode_float_row(const struct matrix *m, const uint8_t *panel, uint32_t lane,
-                             float *out)
-{
-    for (uint32_t k = 0; k < m->cols; k++) {
-        const size_t at = (size_t)k * QUANT_PANEL_ROWS + lane;
-        uint16_t half;
-        if (m->format == QUANT_F32) {
-            memcpy(out + k, panel + at * 4, 4);
-            continue;
-        }
-        memcpy(&half, panel + at * 2, 2);
-        out[k] = m->format == QUANT_F16 ? quant_f16_to_f32(half) : quant_bf16_to_f32(half);
-    }
-}
-
-static float header_value(const uint8_t *block, uint32_t index)
-{
-    uint16_t half;
-    memcpy(&half, block + (size_t)index * 2, 2);
-    return quant_f16_to_f32(half);
-}
-
-/* The n values of lane `lane` of one block. */
-static void decode_block(const struct matrix *m, const uint8_t *block, uint32_t lane, uint32_t n,
-                         float *out)
-{
-    const bool is_int8 = m->format == QUANT_INT8 || m->format == QUANT_INT8_MIN;
-    const bool has_min = m->format == QUANT_INT8_MIN || m->format == QUANT_INT4_MIN;
-    const uint32_t header = block_header_bytes(m->format);
-    const uint32_t half_bytes = (block_bytes(m->format, m->group) - header) / 2;
-    const uint8_t *const quads = block + header + lane / 16 * half_bytes + lane % 16 * 4;
-    const int32_t zero = is_int8                        ? 128
-                         : m->format == QUANT_INT4      ? 8
-                         : m->format == QUANT_INT4_ASYM ? block[64 + lane]
-                                                        : 0;
-    const float scale = header_value(block, lane);
-    const float min = has_min ? header_value(block, QUANT_PANEL_ROWS + lane) : 0.0f;
-    for (uint32_t k = 0; k < n; k++) {
-        const uint32_t line = is_int8 ? k / 4 : k / 8;
-        const uint8_t byte = quads[line * 64 + k % 4];
-        const int32_t raw = is_int8 ? byte : k % 8 < 4 ? byte & 15 : byte >> 4;
-        const float q = (float)(raw - zero);
-        out[k] = has_min ? fmaf(q, scale, min) : scale * q;
-    }
-}
-
-void matrix_decode_row(const struct matrix *matrix, uint32_t row, float *out)
-{
-    const struct matrix *const m = matrix;
-    const uint32_t lane = row % QUANT_PANEL_ROWS;
-    const uint8_t *const panel = m->data + row / QUANT_PANEL_ROWS * panel_bytes(m);
-    if (m->group == 0) {
-        decode_float_row(m, panel, lane, out);
-        return;
-    }
-    const size_t bytes = block_bytes(m->format, m->group);
-    for (uint32_t k = 0; k < m->cols; k += m->group)
-        decode_block(m, panel + k / m->group * bytes, lane, min_u32(m->group, m->cols - k),
-                     out + k);
 }

@@ -1,0 +1,478 @@
+/* Matrix products with AVX-512 VNNI.
+ *
+ * A line of a panel, 64 bytes, is 16 rows by 4 k (int8) or two times that (int4, low and high
+ * nibbles): one register of unsigned weights against one 32-bit word of 4 signed activations, which
+ * vpdpbusd takes from memory and broadcasts by itself. The dot is one line of inline assembly:
+ * around the intrinsic one compiler adds copies of every accumulator and the other hoists the
+ * broadcasts into registers that are not there.
+ *
+ * Few rows: 32 rows of weights at a time in stream order, high nibbles left where they are (they
+ * sum to 16 times their value, shifted once per group). Many rows: 16 rows of weights against up to
+ * 12 rows of activations, 12 integer and 12 float accumulators in registers. Zero points never
+ * touch a weight: integer accumulators start at -zero x sum(q). */
+#include <immintrin.h>
+#include <string.h>
+
+#include "kernel/fmath_avx512.h"
+#include "kernel/kernel_internal.h"
+
+#define INLINE static inline __attribute__((always_inline))
+
+enum { LINE = 64, STRIP = 16 };
+
+/* Four activations, as memory of any type. */
+struct word {
+    int8_t q[4];
+};
+
+/* acc += sum over 4 of weights (unsigned) x word (signed, the same for 16 rows). */
+#define DOT(acc, weights, at)                                                                      \
+    __asm__("vpdpbusd %2%{1to16%}, %1, %0"                                                         \
+            : "+v"(acc)                                                                            \
+            : "v"(weights), "m"(*(const struct word *)(const void *)(at)))
+
+INLINE bool is_int8(enum quant_format format)
+{
+    return format == QUANT_INT8 || format == QUANT_INT8_MIN;
+}
+
+INLINE bool has_minimum(enum quant_format format)
+{
+    return format == QUANT_INT8_MIN || format == QUANT_INT4_MIN;
+}
+
+/* ---- activations ---- */
+
+static bool quantise(const float *x, uint32_t n, int8_t *q, float *scale)
+{
+    enum { VECTORS = ACTIVATION_GROUP / 16 };
+    __m512 v[VECTORS];
+    __m512i largest = _mm512_setzero_si512();
+    for (uint32_t i = 0; i < VECTORS; i++) {
+        v[i] = _mm512_maskz_loadu_ps(mask16(n > 16 * i ? n - 16 * i : 0), x + 16 * i);
+        largest = _mm512_max_epu32(
+            largest, _mm512_and_si512(_mm512_castps_si512(v[i]), _mm512_set1_epi32(0x7fffffff)));
+    }
+    const uint32_t bits = _mm512_reduce_max_epu32(largest);
+    if (bits >= 0x7f800000u)
+        return false;
+    float max;
+    memcpy(&max, &bits, sizeof(max));
+    const bool zeros = max < ACTIVATION_MIN;
+    const __m512 factor = _mm512_set1_ps(zeros ? 0.0f : 127.0f / max);
+    *scale = zeros ? 0.0f : max / 127.0f;
+    for (uint32_t i = 0; i < VECTORS; i++) {
+        const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(v[i], factor));
+        _mm_storeu_si128((__m128i *)(void *)(q + 16 * i), _mm512_cvtsepi32_epi8(rounded));
+    }
+    return true;
+}
+
+static uint32_t start(const int8_t *q, int32_t sum)
+{
+    (void)q;
+    return (uint32_t)(-8 * sum);
+}
+
+static bool pack(struct activation *a, uint32_t first, uint32_t end)
+{
+    return activation_pack(a, first, end, quantise, start);
+}
+
+/* ---- one group of a tile ---- */
+
+/* What the rows of a tile bring to one group of weights: for groups of 32 as they were packed, for
+ * larger ones summed here. */
+struct group_view {
+    const int32_t *sums;
+    const int32_t *starts; // -8 x sums
+    const float *scaled_sums;
+    const float *scales;
+    _Alignas(64) int32_t summed[16];
+    _Alignas(64) int32_t started[16];
+    _Alignas(64) float scaled[16];
+};
+
+/* Columns [k, k + 32 n_subs) of the tile. */
+INLINE void group_view_init(struct group_view *view, const struct tile *tile, uint32_t k,
+                            uint32_t n_subs, uint32_t size)
+{
+    const size_t at = (size_t)(k / SUM_GROUP) * size;
+    view->scales = tile->scales + (size_t)(k / ACTIVATION_GROUP) * size;
+    view->sums = tile->sums + at;
+    view->starts = (const int32_t *)tile->starts + at;
+    view->scaled_sums = tile->scaled_sums + at;
+    if (n_subs == 1)
+        return;
+    __m512i sum = _mm512_loadu_si512(view->sums);
+    for (uint32_t i = 1; i < n_subs; i++)
+        sum = _mm512_add_epi32(sum, _mm512_loadu_si512(view->sums + (size_t)i * size));
+    _mm512_store_si512(view->summed, sum);
+    _mm512_store_si512(view->started,
+                       _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum, 3)));
+    _mm512_store_ps(view->scaled,
+                    _mm512_mul_ps(_mm512_loadu_ps(view->scales), _mm512_cvtepi32_ps(sum)));
+    view->sums = view->summed;
+    view->starts = view->started;
+    view->scaled_sums = view->scaled;
+}
+
+/* What an accumulator of row i begins with, 16 rows of weights from `block`'s row `row` on. */
+INLINE __m512i first_dot(const struct group_view *view, uint32_t i, const uint8_t *block,
+                         uint32_t row, const enum quant_format format)
+{
+    if (format == QUANT_INT4_MIN)
+        return _mm512_setzero_si512();
+    if (is_int8(format)) // -128 x sum
+        return _mm512_slli_epi32(_mm512_set1_epi32(view->starts[i]), 4);
+    if (format == QUANT_INT4)
+        return _mm512_set1_epi32(view->starts[i]);
+    const __m512i zeros =
+        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(block + 64 + row)));
+    /* The sum fits 16 bits: the pair (z, 0) times (sum, sign) is one multiply. */
+    return _mm512_sub_epi32(_mm512_setzero_si512(),
+                            _mm512_madd_epi16(zeros, _mm512_set1_epi32(view->sums[i])));
+}
+
+INLINE __m512 f16_values(const uint8_t *at)
+{
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)at));
+}
+
+/* acc after one group: rule 2. */
+INLINE __m512 fold(__m512 acc, __m512i dot, __m512 weight_scale, __m512 minimum,
+                   const struct group_view *view, uint32_t i, const enum quant_format format)
+{
+    const __m512 scale = _mm512_mul_ps(weight_scale, _mm512_set1_ps(view->scales[i]));
+    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, acc);
+    if (has_minimum(format))
+        acc = _mm512_fmadd_ps(minimum, _mm512_set1_ps(view->scaled_sums[i]), acc);
+    return acc;
+}
+
+/* ---- strips: 16 rows of weights, 6, 8 or 12 rows of activations ---- */
+
+/* 32 k of 16 rows. */
+INLINE void strip_dots(const uint8_t *lines, const int8_t *q, __m512i *dots,
+                       const enum quant_format format, const uint32_t size)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    if (is_int8(format)) {
+#pragma GCC unroll 8
+        for (uint32_t j = 0; j < 8; j++) {
+            const __m512i w = _mm512_loadu_si512(lines + j * LINE);
+#pragma GCC unroll 12
+            for (uint32_t i = 0; i < size; i++)
+                DOT(dots[i], w, q + (j * size + i) * 4);
+        }
+        return;
+    }
+#pragma GCC unroll 4
+    for (uint32_t j = 0; j < 4; j++) {
+        const __m512i w = _mm512_loadu_si512(lines + j * LINE);
+        const __m512i w0 = _mm512_and_si512(w, low);
+        const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
+#pragma GCC unroll 12
+        for (uint32_t i = 0; i < size; i++)
+            DOT(dots[i], w0, q + (2 * j * size + i) * 4);
+#pragma GCC unroll 12
+        for (uint32_t i = 0; i < size; i++)
+            DOT(dots[i], w1, q + ((2 * j + 1) * size + i) * 4);
+    }
+}
+
+INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *out,
+                       const enum quant_format format, const uint32_t size)
+{
+    const uint32_t header = has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
+    const uint32_t sub_bytes = is_int8(format) ? 8 * LINE : 4 * LINE;
+    const uint32_t half_bytes = job->group / SUM_GROUP * sub_bytes;
+    const uint8_t *block = job->data;
+    const int8_t *q = job->tile->q;
+    __m512 acc[TILE_ROWS_CAP];
+#pragma GCC unroll 12
+    for (uint32_t i = 0; i < size; i++)
+        acc[i] = _mm512_setzero_ps();
+    for (uint32_t k = 0; k < job->cols; k += job->group) {
+        const uint32_t left = job->cols - k < job->group ? job->cols - k : job->group;
+        const uint32_t n_subs = (left + SUM_GROUP - 1) / SUM_GROUP;
+        struct group_view view;
+        group_view_init(&view, job->tile, k, n_subs, size);
+        __m512i dots[TILE_ROWS_CAP];
+#pragma GCC unroll 12
+        for (uint32_t i = 0; i < size; i++)
+            dots[i] = first_dot(&view, i, block, half * STRIP, format);
+        const uint8_t *lines = block + header + half * half_bytes;
+        for (uint32_t sub = 0; sub < n_subs; sub++) {
+            strip_dots(lines, q, dots, format, size);
+            lines += sub_bytes;
+            q += SUM_GROUP * size;
+        }
+        const __m512 scale = f16_values(block + half * STRIP * 2);
+        const __m512 minimum =
+            has_minimum(format) ? f16_values(block + 64 + half * STRIP * 2) : scale;
+#pragma GCC unroll 12
+        for (uint32_t i = 0; i < size; i++)
+            acc[i] = fold(acc[i], dots[i], scale, minimum, &view, i, format);
+        block += header + 2 * half_bytes;
+    }
+#pragma GCC unroll 12
+    for (uint32_t i = 0; i < size; i++)
+        _mm512_storeu_ps(out + i * STRIP, acc[i]);
+}
+
+#define STRIP_FUNCTION(name, format)                                                               \
+    static void name(const struct panel_job *job, uint32_t half, float *out)                       \
+    {                                                                                              \
+        if (job->tile->size == 12)                                                                 \
+            strip_tile(job, half, out, format, 12);                                                \
+        else if (job->tile->size == 8)                                                             \
+            strip_tile(job, half, out, format, 8);                                                 \
+        else                                                                                       \
+            strip_tile(job, half, out, format, 6);                                                 \
+    }
+
+STRIP_FUNCTION(strip_int8, QUANT_INT8)
+STRIP_FUNCTION(strip_int8_min, QUANT_INT8_MIN)
+STRIP_FUNCTION(strip_int4, QUANT_INT4)
+STRIP_FUNCTION(strip_int4_asym, QUANT_INT4_ASYM)
+STRIP_FUNCTION(strip_int4_min, QUANT_INT4_MIN)
+
+/* ---- panels: 32 rows of weights in stream order, 1 to 4 rows of activations ---- */
+
+/* 32 k of 32 rows; `high` gets 16 times the high nibbles' part when there is one row or two, so
+ * that no weight is shifted; with more rows the shift is shared. */
+INLINE void panel_dots(const uint8_t *lines, uint32_t half_bytes, const int8_t *q,
+                       __m512i (*dots)[4], __m512i (*high)[4], const enum quant_format format,
+                       const uint32_t size)
+{
+    const __m512i low = _mm512_set1_epi8(15);
+    const uint32_t n_lines = is_int8(format) ? 8 : 4;
+#pragma GCC unroll 8
+    for (uint32_t j = 0; j < n_lines; j++) {
+#pragma GCC unroll 2
+        for (uint32_t half = 0; half < 2; half++) {
+            const __m512i w = _mm512_loadu_si512(lines + half * half_bytes + j * LINE);
+            if (is_int8(format)) {
+#pragma GCC unroll 4
+                for (uint32_t i = 0; i < size; i++)
+                    DOT(dots[half][i], w, q + (j * size + i) * 4);
+                continue;
+            }
+            const __m512i w0 = _mm512_and_si512(w, low);
+            const __m512i w1 = size <= 2 ? _mm512_andnot_si512(low, w)
+                                         : _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
+#pragma GCC unroll 4
+            for (uint32_t i = 0; i < size; i++) {
+                DOT(dots[half][i], w0, q + (2 * j * size + i) * 4);
+                if (size <= 2)
+                    DOT(high[half][i], w1, q + ((2 * j + 1) * size + i) * 4);
+                else
+                    DOT(dots[half][i], w1, q + ((2 * j + 1) * size + i) * 4);
+            }
+        }
+    }
+}
+
+INLINE void panel_tile(const uint8_t *block, const struct panel_job *job, float *out,
+                       const enum quant_format format, const uint32_t size)
+{
+    const uint32_t header = has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
+    const uint32_t sub_bytes = is_int8(format) ? 8 * LINE : 4 * LINE;
+    const uint32_t half_bytes = job->group / SUM_GROUP * sub_bytes;
+    const bool split = !is_int8(format) && size <= 2;
+    const int8_t *q = job->tile->q;
+    __m512 acc[2][4];
+#pragma GCC unroll 8
+    for (uint32_t at = 0; at < 2 * size; at++)
+        acc[at / size][at % size] = _mm512_setzero_ps();
+    for (uint32_t k = 0; k < job->cols; k += job->group) {
+        const uint32_t left = job->cols - k < job->group ? job->cols - k : job->group;
+        const uint32_t n_subs = (left + SUM_GROUP - 1) / SUM_GROUP;
+        struct group_view view;
+        group_view_init(&view, job->tile, k, n_subs, size);
+        __m512i dots[2][4], high[2][4];
+#pragma GCC unroll 8
+        for (uint32_t at = 0; at < 2 * size; at++) {
+            dots[at / size][at % size] =
+                first_dot(&view, at % size, block, at / size * STRIP, format);
+            high[at / size][at % size] = _mm512_setzero_si512();
+        }
+        const uint8_t *lines = block + header;
+        for (uint32_t sub = 0; sub < n_subs; sub++) {
+            panel_dots(lines, half_bytes, q, dots, high, format, size);
+            lines += sub_bytes;
+            q += SUM_GROUP * size;
+        }
+#pragma GCC unroll 2
+        for (uint32_t half = 0; half < 2; half++) {
+            const __m512 scale = f16_values(block + half * STRIP * 2);
+            const __m512 minimum =
+                has_minimum(format) ? f16_values(block + 64 + half * STRIP * 2) : scale;
+#pragma GCC unroll 4
+            for (uint32_t i = 0; i < size; i++) {
+                __m512i dot = dots[half][i];
+                if (split)
+                    dot = _mm512_add_epi32(dot, _mm512_srai_epi32(high[half][i], 4));
+                acc[half][i] = fold(acc[half][i], dot, scale, minimum, &view, i, format);
+            }
+        }
+        block += header + 2 * half_bytes;
+    }
+#pragma GCC unroll 8
+    for (uint32_t at = 0; at < 2 * size; at++)
+        _mm512_storeu_ps(out + at % size * QUANT_PANEL_ROWS + at / size * STRIP,
+                         acc[at / size][at % size]);
+}
+
+#define PANELS_FUNCTION(name, format)                                                              \
+    static void name(const struct panel_job *job, float *out)                                      \
+    {                                                                                              \
+        const uint8_t *panel = job->data;                                                          \
+        for (uint32_t i = 0; i < job->n_panels; i++) {                                             \
+            if (job->tile->size == 1)                                                              \
+                panel_tile(panel, job, out, format, 1);                                            \
+            else if (job->tile->size == 2)                                                         \
+                panel_tile(panel, job, out, format, 2);                                            \
+            else if (job->tile->size == 3)                                                         \
+                panel_tile(panel, job, out, format, 3);                                            \
+            else                                                                                   \
+                panel_tile(panel, job, out, format, 4);                                            \
+            panel += job->panel_bytes;                                                             \
+            out += (size_t)job->tile->size * QUANT_PANEL_ROWS;                                     \
+        }                                                                                          \
+    }
+
+PANELS_FUNCTION(panels_int8, QUANT_INT8)
+PANELS_FUNCTION(panels_int8_min, QUANT_INT8_MIN)
+PANELS_FUNCTION(panels_int4, QUANT_INT4)
+PANELS_FUNCTION(panels_int4_asym, QUANT_INT4_ASYM)
+PANELS_FUNCTION(panels_int4_min, QUANT_INT4_MIN)
+
+/* ---- float panels ---- */
+
+INLINE __m512 float_values(const uint8_t *panel, size_t index, const enum quant_format format)
+{
+    if (format == QUANT_F32)
+        return _mm512_loadu_ps((const float *)(const void *)panel + index);
+    if (format == QUANT_F16)
+        return f16_values(panel + index * 2);
+    const __m256i halves = _mm256_loadu_si256((const __m256i *)(const void *)(panel + index * 2));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+}
+
+/* 32 rows of weights, `size` rows of activations (at least the tile's). */
+INLINE void float_tile(const uint8_t *panel, const struct panel_job *job, float *out,
+                       const enum quant_format format, const uint32_t size)
+{
+    const float *x[TILE_ROWS_CAP];
+    __m512 acc[TILE_ROWS_CAP][2];
+#pragma GCC unroll 12
+    for (uint32_t i = 0; i < size; i++) {
+        x[i] = tile_x(job->tile, i);
+        acc[i][0] = acc[i][1] = _mm512_setzero_ps();
+    }
+    for (uint32_t k = 0; k < job->cols; k++) {
+        const size_t at = (size_t)k * QUANT_PANEL_ROWS;
+        const __m512 w0 = float_values(panel, at, format);
+        const __m512 w1 = float_values(panel, at + STRIP, format);
+#pragma GCC unroll 12
+        for (uint32_t i = 0; i < size; i++) {
+            const __m512 v = _mm512_set1_ps(x[i][k]);
+            acc[i][0] = _mm512_fmadd_ps(w0, v, acc[i][0]);
+            acc[i][1] = _mm512_fmadd_ps(w1, v, acc[i][1]);
+        }
+    }
+#pragma GCC unroll 12
+    for (uint32_t i = 0; i < size; i++) {
+        _mm512_storeu_ps(out + i * QUANT_PANEL_ROWS, acc[i][0]);
+        _mm512_storeu_ps(out + i * QUANT_PANEL_ROWS + STRIP, acc[i][1]);
+    }
+}
+
+/* Rows past the tile's size are computed and then overwritten by the next panel or never read: the
+ * buffer has room for full tiles. */
+#define FLOAT_FUNCTION(name, format)                                                               \
+    static void name(const struct panel_job *job, float *out)                                      \
+    {                                                                                              \
+        const uint8_t *panel = job->data;                                                          \
+        for (uint32_t i = 0; i < job->n_panels; i++) {                                             \
+            if (job->tile->size == 1)                                                              \
+                float_tile(panel, job, out, format, 1);                                            \
+            else if (job->tile->size <= 4)                                                         \
+                float_tile(panel, job, out, format, 4);                                            \
+            else                                                                                   \
+                float_tile(panel, job, out, format, 12);                                           \
+            panel += job->panel_bytes;                                                             \
+            out += (size_t)job->tile->size * QUANT_PANEL_ROWS;                                     \
+        }                                                                                          \
+    }
+
+FLOAT_FUNCTION(panels_f32, QUANT_F32)
+FLOAT_FUNCTION(panels_f16, QUANT_F16)
+FLOAT_FUNCTION(panels_bf16, QUANT_BF16)
+
+/* ---- results ---- */
+
+static void finish(const struct finish_job *job)
+{
+    const struct matmul_part *const part = job->part;
+    for (uint32_t c = 0; c < job->n; c += 16) {
+        const __mmask16 mask = mask16(job->n - c);
+        const uint32_t column = job->column + c;
+        const __m512 bias =
+            part->bias ? _mm512_maskz_loadu_ps(mask, part->bias + column) : _mm512_setzero_ps();
+        const __m512 up_bias = part->up_bias ? _mm512_maskz_loadu_ps(mask, part->up_bias + column)
+                                             : _mm512_setzero_ps();
+        for (uint32_t i = 0; i < job->tile->count; i++) {
+            float *const out = part->out + (job->tile->row + i) * part->out_stride + column;
+            const size_t at = (size_t)i * job->width + c;
+            __m512 value = _mm512_loadu_ps(job->acc + at);
+            if (part->bias)
+                value = _mm512_add_ps(value, bias);
+            if (part->epilogue == MATMUL_ADD) {
+                value = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, out), value);
+            } else if (part->epilogue == MATMUL_SILU_MUL) {
+                __m512 up = _mm512_loadu_ps(job->up_acc + at);
+                if (part->up_bias)
+                    up = _mm512_add_ps(up, up_bias);
+                value = _mm512_mul_ps(silu16(value), up);
+            }
+            _mm512_mask_storeu_ps(out, mask, value);
+        }
+    }
+}
+
+static const struct matmul_leaves leaves = {
+    .n_panels = 1,
+    .panels_rows = 4,
+    .panels = {
+        [QUANT_F32] = panels_f32,
+        [QUANT_F16] = panels_f16,
+        [QUANT_BF16] = panels_bf16,
+        [QUANT_INT8] = panels_int8,
+        [QUANT_INT8_MIN] = panels_int8_min,
+        [QUANT_INT4] = panels_int4,
+        [QUANT_INT4_ASYM] = panels_int4_asym,
+        [QUANT_INT4_MIN] = panels_int4_min,
+    },
+    .strip = {
+        [QUANT_INT8] = strip_int8,
+        [QUANT_INT8_MIN] = strip_int8_min,
+        [QUANT_INT4] = strip_int4,
+        [QUANT_INT4_ASYM] = strip_int4_asym,
+        [QUANT_INT4_MIN] = strip_int4_min,
+    },
+    .finish = finish,
+};
+
+static void run(const struct matmul *mm, uint32_t first, uint32_t end)
+{
+    matmul_drive(mm, first, end, &leaves);
+}
+
+const struct matmul_ops matmul_avx512 = {
+    .tile_rows = TILE_ROWS_CAP,
+    .pack = pack,
+    .run = run,
+};
