@@ -12,6 +12,7 @@
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define PAGE_BYTES 4096u
@@ -104,6 +105,15 @@ static bool read_all(int fd, const char *path, struct buf *out, struct err *err)
             return err_set(err, ERR_FORMAT, "%s: larger than the limit of %zu bytes", path,
                            out->size_cap);
     }
+}
+
+bool file_free_bytes(const char *path, uint64_t *out, struct err *err)
+{
+    struct statvfs facts;
+    if (statvfs(path, &facts) != 0)
+        return err_set_errno(err, "%s", path);
+    *out = (uint64_t)facts.f_bavail * facts.f_frsize;
+    return true;
 }
 
 bool file_read(const char *path, struct buf *out, struct err *err)

@@ -33,6 +33,8 @@ struct file_stat {
 };
 bool file_stat(const char *path, struct file_stat *out, struct err *err);
 bool file_exists(const char *path);
+/* Room for new files where `path` (which is there) lies. */
+bool file_free_bytes(const char *path, uint64_t *out, struct err *err);
 
 /* Reads a whole file into buf (appending); a file that would pass buf's ceiling is ERR_FORMAT. */
 bool file_read(const char *path, struct buf *out, struct err *err);
