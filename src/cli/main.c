@@ -12,8 +12,11 @@
 
 /* One row a command: extern in the block, then in the list. */
 extern const struct command command_help;
+extern const struct command command_shard, command_shard_verify;
 
 const struct command *const commands[] = {
+    &command_shard,
+    &command_shard_verify,
     &command_help,
     NULL,
 };
