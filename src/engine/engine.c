@@ -8,7 +8,7 @@
 #include "base/buf.h"
 #include "base/memory.h"
 
-const struct engine_ops *const engines[] = { &engine_mock, NULL };
+const struct engine_ops *const engines[] = { &engine_native, &engine_mock, NULL };
 
 static bool has_device(const struct engine_ops *ops, const char *device)
 {

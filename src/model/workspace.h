@@ -1,0 +1,64 @@
+/* Scratch memory of a forward pass: one block, sized when the model opens, cut into named parts.
+ *
+ * No part is ever reallocated, so blocks keep pointers into it. A part is written and read within
+ * one block of one layer (the residual stream: within one step).
+ *
+ *     rows x  hidden | normed | q | k | v | attended | gate | up      packed: input, inner
+ *     threads x  attention scratch | page pointers       partials of split attention
+ */
+#ifndef CASCADIA_MODEL_WORKSPACE_H
+#define CASCADIA_MODEL_WORKSPACE_H
+
+#include "base/err.h"
+#include "kernel/kernel.h"
+#include "model/config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A run of rows of one sequence that attention takes at once. */
+struct attend_tile {
+    uint32_t sequence, position; // of its first row
+    uint32_t row, n_rows;        // in the batch
+};
+
+struct workspace {
+    uint32_t max_rows, n_threads;
+    float *hidden;   // [max_rows][hidden] the residual stream
+    float *normed;   // [max_rows][hidden]
+    float *q;        // [max_rows][n_heads * head_dim]
+    float *k, *v;    // [max_rows][n_kv_heads * head_dim]
+    float *attended; // [max_rows][n_heads * head_dim]
+    float *gate;     // [max_rows][intermediate], behind the activation too
+    float *up;       // [max_rows][intermediate], used when gate and up are stored apart
+
+    struct activation input; // the normed rows, packed: what a block reads
+    void *input_memory;
+    struct activation inner; // what a block's second product reads
+    void *inner_memory;
+
+    uint8_t *scratch; // [n_threads][scratch_bytes] of attention
+    size_t scratch_bytes;
+    const void **pages; // [n_threads][pages_cap]
+    uint32_t pages_cap;
+    uint8_t *partials; // of attention split into segments
+    size_t partials_bytes;
+    struct attend_tile *tiles; // [max_rows] of the batch
+    uint32_t n_tiles;
+
+    uint8_t *block;
+    size_t block_bytes;
+};
+
+struct workspace_options {
+    const struct model_config *config;
+    const struct kv_shape *shape;
+    uint32_t max_rows, n_threads, ctx_size;
+};
+
+bool workspace_init(struct workspace *ws, const struct workspace_options *options,
+                    struct err *err);         // ERR_NO_MEMORY
+void workspace_release(struct workspace *ws); // zeroed values are fine
+
+#endif
