@@ -42,8 +42,9 @@ static void store_positions(struct attention *t, const struct kernel *kernel)
 static struct attention draw_attention(struct draw *draw, const struct kernel *kernel,
                                        uint32_t positions_cap)
 {
-    struct attention t = { .shape = { .n_kv_heads = draw_between(draw, 1, 3),
-                                      .type = draw_below(draw, 2) ? KV_F16 : KV_F32 } };
+    /* One draw a statement: the order of others is the compiler's. */
+    struct attention t = { .shape = { .n_kv_heads = draw_between(draw, 1, 3) } };
+    t.shape.type = draw_below(draw, 2) ? KV_F16 : KV_F32;
     const uint32_t dims = draw_below(draw, 4);
     t.shape.head_dim = dims == 0   ? 64
                        : dims == 1 ? 2 * draw_between(draw, 1, 128)
@@ -53,15 +54,15 @@ static struct attention draw_attention(struct draw *draw, const struct kernel *k
     const uint32_t n_heads = draw_between(draw, 1, 9);
     t.n_positions = position + n_rows;
     t.call = (struct attend){
-        .kv_head = draw_below(draw, t.shape.n_kv_heads),
         .n_heads = n_heads,
         .position = position,
         .n_rows = n_rows,
-        .window = draw_below(draw, 2) ? draw_between(draw, 1, positions_cap) : 0,
         .scale = 1.0f / sqrtf((float)t.shape.head_dim),
-        .q_stride = (size_t)n_heads * t.shape.head_dim + draw_below(draw, 7),
-        .out_stride = (size_t)n_heads * t.shape.head_dim + draw_below(draw, 7),
     };
+    t.call.kv_head = draw_below(draw, t.shape.n_kv_heads);
+    t.call.window = draw_below(draw, 2) ? draw_between(draw, 1, positions_cap) : 0;
+    t.call.q_stride = (size_t)n_heads * t.shape.head_dim + draw_below(draw, 7);
+    t.call.out_stride = (size_t)n_heads * t.shape.head_dim + draw_below(draw, 7);
     const size_t row = (size_t)t.shape.n_kv_heads * t.shape.head_dim;
     guarded_floats(&t.k, t.n_positions * row, draw);
     guarded_floats(&t.v, t.n_positions * row, draw);

@@ -41,18 +41,17 @@ static struct guarded draw_weights(struct matrix *m, struct draw *draw)
     size_t bytes = 0;
     expect(quant_matrix_bytes(m->format, m->rows, m->cols, m->group, &bytes), "bytes of a matrix");
     struct guarded g = guarded_new(bytes);
-    for (size_t i = 0; i + 4 <= bytes; i += 4) {
+    for (size_t i = 0; i < bytes; i += m->format == QUANT_F16 || m->format == QUANT_BF16 ? 2 : 4) {
         const uint32_t bits = draw_u32(draw);
         const float value = draw_float(draw);
-        if (m->format == QUANT_F32) {
+        if (m->format == QUANT_F32)
             memcpy(g.data + i, &value, 4);
-        } else if (m->format == QUANT_F16 || m->format == QUANT_BF16) {
-            put_u16(g.data + i, m->format == QUANT_F16 ? draw_f16(draw) : quant_f32_to_bf16(value));
-            put_u16(g.data + i + 2,
-                    m->format == QUANT_F16 ? draw_f16(draw) : quant_f32_to_bf16(draw_float(draw)));
-        } else {
+        else if (m->format == QUANT_F16)
+            put_u16(g.data + i, draw_f16(draw));
+        else if (m->format == QUANT_BF16)
+            put_u16(g.data + i, quant_f32_to_bf16(value));
+        else
             memcpy(g.data + i, &bits, 4);
-        }
     }
     if (m->group)
         draw_headers(m, g.data, bytes, draw);
@@ -190,9 +189,12 @@ static void check_product(const struct kernel *scalar, const struct kernel *kern
     struct product p = { .rows = rows, .cols = cols };
     p.n_parts = draw_below(draw, 3) ? 1 : draw_between(draw, 1, MATMUL_PARTS_CAP);
     draw_x(&p, draw);
-    for (uint32_t i = 0; i < p.n_parts; i++)
-        draw_part(&p, i, (enum quant_format)draw_below(draw, QUANT_FORMAT_COUNT),
-                  (enum matmul_epilogue)draw_below(draw, 3), draw_size(draw, 300), draw);
+    for (uint32_t i = 0; i < p.n_parts; i++) {
+        const uint32_t format = draw_below(draw, QUANT_FORMAT_COUNT);
+        const uint32_t epilogue = draw_below(draw, 3);
+        const uint32_t columns = draw_size(draw, 300);
+        draw_part(&p, i, (enum quant_format)format, (enum matmul_epilogue)epilogue, columns, draw);
+    }
     judge_product(&p, scalar, kernel, draw);
     product_free(&p);
 }
@@ -221,7 +223,8 @@ static void check_not_finite(const struct kernel *kernel, struct draw *draw)
         draw_x(&p, draw);
         draw_part(&p, 0, cols % 2 ? QUANT_INT4 : QUANT_F16, MATMUL_STORE, 32, draw);
         float *const x = (float *)(void *)p.x.data;
-        x[draw_below(draw, p.rows) * p.x_stride + draw_below(draw, cols)] = bad[cols % 3];
+        const size_t row = draw_below(draw, p.rows);
+        x[row * p.x_stride + draw_below(draw, cols)] = bad[cols % 3];
         expect(!run_product(&p, kernel, p.other, 1), "%s takes %f as finite, %u cols", kernel->name,
                (double)bad[cols % 3], cols);
         product_free(&p);
@@ -232,8 +235,10 @@ void check_matmul(const struct kernel *scalar, const struct kernel *kernel)
 {
     struct draw draw = { 3 };
     check_tiles(scalar, kernel, &draw);
-    for (uint32_t i = 0; i < 300; i++)
-        check_product(scalar, kernel, draw_size(&draw, 90), draw_size(&draw, 1000), &draw);
+    for (uint32_t i = 0; i < 300; i++) {
+        const uint32_t rows = draw_size(&draw, 90), cols = draw_size(&draw, 1000);
+        check_product(scalar, kernel, rows, cols, &draw);
+    }
     check_product(scalar, kernel, 1, 1536, &draw);
     check_product(scalar, kernel, 70, 576, &draw);
     check_not_finite(kernel, &draw);
