@@ -12,11 +12,14 @@
 
 /* One row a command: extern in the block, then in the list. */
 extern const struct command command_help;
+extern const struct command command_tokenize, command_detokenize;
 extern const struct command command_shard, command_shard_verify;
 
 const struct command *const commands[] = {
     &command_shard,
     &command_shard_verify,
+    &command_tokenize,
+    &command_detokenize,
     &command_help,
     NULL,
 };
