@@ -1,4 +1,5 @@
-# tests/<folder>/test_<module>.c is one program and one CTest test, named <folder>/<module>.
+# tests/<folder>/test_<module>.c is one program and one CTest test, named <folder>/<module>;
+# tests/<folder>/<module>_*.c beside it (a fake of what is below) are parts of it.
 # fuzz/fuzz_<parser>.c is also built as an ordinary test that replays fuzz/corpus/<parser>/.
 # tests/<folder>/test_<name>.{sh,py} is run with the program's path as its only argument; 77 means skipped.
 find_library(CMOCKA_LIBRARY cmocka REQUIRED)
@@ -19,12 +20,14 @@ foreach(source ${tests})
   get_filename_component(name ${source} NAME_WE)
   get_filename_component(folder ${source} DIRECTORY)
   get_filename_component(folder ${folder} NAME)
-  add_executable(${name} ${source})
+  string(REGEX REPLACE "^test_" "" module ${name})
+  file(GLOB parts CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/${folder}/${module}_*.c)
+  add_executable(${name} ${source} ${parts})
+  target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
   target_compile_options(${name} PRIVATE ${warnings})
   target_compile_definitions(${name} PRIVATE _GNU_SOURCE
                              SOURCE_DIR="${CMAKE_SOURCE_DIR}" SHARED_DIR="${CMAKE_SOURCE_DIR}/../shared")
   target_link_libraries(${name} PRIVATE ${test_libraries})
-  string(REGEX REPLACE "^test_" "" module ${name})
   add_test(NAME ${folder}/${module} COMMAND ${name})
   set_tests_properties(${folder}/${module} PROPERTIES TIMEOUT 300 LABELS ${folder})
 endforeach()

@@ -24,6 +24,7 @@
 #define PROBE_RETRY_MS 1000u
 #define METER_NS 2000000000u // shortest interval of a rate
 #define RATE_LOG_INTERVAL_MS 10000u
+#define RATE_LOG_SECONDS 1.0 // shorter work is not worth a line
 
 /* ---- the waiting list ---- */
 
@@ -471,7 +472,8 @@ static void update_stats(struct scheduler *scheduler)
     if (meter->prompt_rows + meter->tokens > 0 && seconds > 0.0) {
         atomic_store(&scheduler->stats.prefill_rate, (double)meter->prompt_rows / seconds);
         atomic_store(&scheduler->stats.decode_rate, (double)meter->tokens / seconds);
-        if (log_limit_pass(&scheduler->rate_limit, RATE_LOG_INTERVAL_MS))
+        if (seconds >= RATE_LOG_SECONDS &&
+            log_limit_pass(&scheduler->rate_limit, RATE_LOG_INTERVAL_MS))
             log_info("%u running, %u waiting, %.1f tokens/s, %.1f prompt rows/s, %u of %u pages",
                      scheduler->table.n_running, atomic_load(&scheduler->n_waiting),
                      (double)meter->tokens / seconds, (double)meter->prompt_rows / seconds,
