@@ -15,6 +15,14 @@ static const struct kernel rung_scalar = {
     .attend = &attend_scalar,
 };
 
+static const struct kernel rung_avx2 = {
+    .name = "avx2",
+    .summary = "AVX2, FMA, F16C: int8 products summed in 16 bits",
+    .vec = &vec_avx2,
+    .matmul = &matmul_avx2,
+    .attend = &attend_avx2,
+};
+
 static const struct kernel rung_avx512 = {
     .name = "avx512",
     .summary = "AVX-512 F, BW, DQ, VL, VNNI: 512-bit int8 dot products",
@@ -23,12 +31,14 @@ static const struct kernel rung_avx512 = {
     .attend = &attend_avx512,
 };
 
-const struct kernel *const kernels[] = { &rung_scalar, &rung_avx512, NULL };
+const struct kernel *const kernels[] = { &rung_scalar, &rung_avx2, &rung_avx512, NULL };
 
 bool kernel_usable(const struct kernel *kernel)
 {
     const struct cpu_features cpu = cpu_detect();
-    return kernel == &rung_avx512 ? cpu.avx512 : true;
+    if (kernel == &rung_avx512)
+        return cpu.avx512;
+    return kernel == &rung_avx2 ? cpu.avx2 : true;
 }
 
 const struct kernel *kernel_best(void)
