@@ -161,7 +161,7 @@ static uint32_t dim_size(const struct model_config *config, enum family_dim dim)
     case DIM_VOCAB:
         return config->vocab_size;
     }
-    must(!"a dimension without a size");
+    must(false && "a dimension without a size");
     return 0;
 }
 
@@ -181,7 +181,7 @@ static bool is_present(const struct model_config *config, const struct family_te
     case WHEN_UNTIED:
         return !config->is_tied;
     }
-    must(!"a condition without an answer");
+    must(false && "a condition without an answer");
     return false;
 }
 
@@ -280,7 +280,7 @@ void family_need_at(const struct model_config *config, uint32_t index, struct fa
         }
         whole++;
     }
-    must(!"an index past the last need");
+    must(false && "an index past the last need");
 }
 
 bool family_need_of(const struct model_config *config, enum tensor_role role, uint32_t layer,
