@@ -35,11 +35,11 @@ static const struct kind_row kinds[FRAME_KIND_COUNT] = {
     [FRAME_RESULT] = { "RESULT", .of_batch = true, .has_tensor = true },
     [FRAME_KEEP] = { "KEEP", .size = { PAYLOAD_KEEP_BYTES, PAYLOAD_KEEP_BYTES } },
     [FRAME_DROP] = { "DROP", .size = { PAYLOAD_DROP_BYTES, PAYLOAD_DROP_BYTES } },
-    [FRAME_PING] = { "PING" },
-    [FRAME_PONG] = { "PONG" },
+    [FRAME_PING] = { .name = "PING" },
+    [FRAME_PONG] = { .name = "PONG" },
     [FRAME_FAIL] = { "FAIL", .of_batch = true, .flags = FRAME_FLAG_EPOCH,
                      .size = { 2, PAYLOAD_CODE_CAP + FRAME_SENTENCE_CAP } },
-    [FRAME_BYE] = { "BYE" },
+    [FRAME_BYE] = { .name = "BYE" },
     [FRAME_AWAIT] = { "AWAIT", .size = { 0, FRAME_SENTENCE_CAP } },
 };
 
