@@ -81,8 +81,7 @@ bool tokenizer_spec_add_known_ends(struct tokenizer_spec *spec, struct err *err)
         "<|eom|>",
         "<EOT>",
         "[EOS]",
-        "<\xef\xbd\x9c"
-        "end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
+        "<\xef\xbd\234end\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>",
         "<|end|>",
     };
     /* In harmony <|end|> ends a message of which more follow; there <|return|> ends an answer. */
