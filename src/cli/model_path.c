@@ -1,0 +1,53 @@
+/* Resolves MODEL. The signal handlers stand only while a shard is written, which may take minutes.
+ */
+#include "cli/model_path.h"
+
+#include "base/memory.h"
+#include "shard/shard_cache.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+
+/* Set by a signal, which is why it is not in an object. */
+static atomic_bool cancelled;
+
+static void cancel(int number)
+{
+    (void)number;
+    atomic_store(&cancelled, true);
+}
+
+char *model_path_cache(struct err *err)
+{
+    const char *base = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+    if (base && base[0] == '/')
+        return xasprintf("%s/cascadia", base);
+    if (home && home[0])
+        return xasprintf("%s/.cache/cascadia", home);
+    err_set(err, ERR_NOT_FOUND, "neither HOME nor XDG_CACHE_HOME says where the cache is; set one");
+    return NULL;
+}
+
+char *model_path_shard(const char *model, const struct model_path_options *options, struct err *err)
+{
+    char *root = model_path_cache(err);
+    if (!root)
+        return NULL;
+    struct shard_cache_options cache = { .root = root,
+                                         .tool_version = CASCADIA_VERSION,
+                                         .cancel = &cancelled };
+    if (options) {
+        cache.quantization = options->quantization;
+        cache.group_size = options->group_size;
+        cache.threads = options->threads;
+    }
+    struct sigaction action = { .sa_handler = cancel }, interrupt, terminate;
+    sigaction(SIGINT, &action, &interrupt);
+    sigaction(SIGTERM, &action, &terminate);
+    char *shard = shard_cache_open(model, &cache, err);
+    sigaction(SIGINT, &interrupt, NULL);
+    sigaction(SIGTERM, &terminate, NULL);
+    free(root);
+    return shard;
+}

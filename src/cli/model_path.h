@@ -1,0 +1,25 @@
+/* What a person calls MODEL, as a shard directory: every command that runs a model goes through
+ * here. The only place that asks the environment where the user's cache is. */
+#ifndef CASCADIA_CLI_MODEL_PATH_H
+#define CASCADIA_CLI_MODEL_PATH_H
+
+#include "base/err.h"
+
+#include <stdint.h>
+
+struct model_path_options {
+    const char *quantization; // of a float source; NULL: int4, or what a shard directory holds
+    uint32_t group_size;      // 0: 32
+    uint32_t threads;         // of the quantiser; 0: one a processor
+};
+
+/* $XDG_CACHE_HOME/cascadia, or ~/.cache/cascadia; caller frees. ERR_NOT_FOUND: neither is set. */
+char *model_path_cache(struct err *err);
+
+/* A shard directory is itself; a GGUF file or a Hugging Face directory is quantised into the cache
+ * on first use, with progress on stderr, and can be stopped with SIGINT. `options` NULL: the
+ * defaults. Caller frees; NULL on failure. */
+char *model_path_shard(const char *model, const struct model_path_options *options,
+                       struct err *err);
+
+#endif
