@@ -18,6 +18,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#define LINK_FRAME_MS 10000 // what frame_ms 0 means
+
 struct link;
 struct link_listener;
 

@@ -5,8 +5,6 @@
 #include "base/str.h"
 #include "pipeline/link.h"
 
-#define LINK_FRAME_MS 10000
-
 struct link {
     const struct link_ops *ops;
     void *state; // the implementation's
