@@ -8,8 +8,6 @@
 #include "kernel/fmath_avx2.h"
 #include "kernel/kernel_internal.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 enum { WIDTH = 8, LANES = 16, PAGE = ATTEND_PAGE_ROWS, PAIRS = 6 };
 
 /* ---- pages ---- */
@@ -53,7 +51,7 @@ static void widen(const uint16_t *from, uint32_t n, float *to)
             to + i, _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(from + i))));
 }
 
-INLINE __m256 values(const void *at, size_t index, const enum kv_type type)
+LEAF_INLINE __m256 values(const void *at, size_t index, const enum kv_type type)
 {
     if (type == KV_F32)
         return _mm256_loadu_ps((const float *)at + index);
@@ -62,7 +60,8 @@ INLINE __m256 values(const void *at, size_t index, const enum kv_type type)
 }
 
 /* The first `left` of 8 values, and nothing after them. */
-INLINE __m256 values_until(const void *at, size_t index, uint32_t left, const enum kv_type type)
+LEAF_INLINE __m256 values_until(const void *at, size_t index, uint32_t left,
+                                const enum kv_type type)
 {
     if (left >= WIDTH)
         return values(at, index, type);
@@ -76,9 +75,9 @@ INLINE __m256 values_until(const void *at, size_t index, uint32_t left, const en
 /* ---- scores ---- */
 
 /* n_pairs pairs from `pair` on times n_blocks blocks of 16 positions from `block` on. */
-INLINE void score_blocks(const struct attend_tile *tile, const void *k, uint32_t block,
-                         uint32_t pair, const enum kv_type type, const uint32_t n_pairs,
-                         const uint32_t n_blocks)
+LEAF_INLINE void score_blocks(const struct attend_tile *tile, const void *k, uint32_t block,
+                              uint32_t pair, const enum kv_type type, const uint32_t n_pairs,
+                              const uint32_t n_blocks)
 {
     const uint32_t d = tile->head_dim, n = 2 * n_blocks;
     const float *q[PAIRS];
@@ -115,8 +114,9 @@ INLINE void score_blocks(const struct attend_tile *tile, const void *k, uint32_t
 }
 
 /* n_pairs pairs, all blocks of [first, end). */
-INLINE void score_pairs(const struct attend_tile *tile, const void *k, uint32_t first, uint32_t end,
-                        uint32_t pair, const enum kv_type type, const uint32_t n_pairs)
+LEAF_INLINE void score_pairs(const struct attend_tile *tile, const void *k, uint32_t first,
+                             uint32_t end, uint32_t pair, const enum kv_type type,
+                             const uint32_t n_pairs)
 {
     uint32_t block = first;
     if (n_pairs <= 3) {
@@ -128,13 +128,13 @@ INLINE void score_pairs(const struct attend_tile *tile, const void *k, uint32_t 
 }
 
 /* The largest number of pairs that there is code for, of those that are left. */
-INLINE uint32_t pairs_at_once(uint32_t left)
+LEAF_INLINE uint32_t pairs_at_once(uint32_t left)
 {
     return left >= 6 ? 6 : left == 5 ? 3 : left;
 }
 
-INLINE void scores_of(const struct attend_tile *tile, const void *k, uint32_t first, uint32_t end,
-                      const enum kv_type type)
+LEAF_INLINE void scores_of(const struct attend_tile *tile, const void *k, uint32_t first,
+                           uint32_t end, const enum kv_type type)
 {
     for (uint32_t pair = 0, n; pair < tile->n_pairs; pair += n) {
         n = pairs_at_once(tile->n_pairs - pair);
@@ -202,9 +202,9 @@ static void softmax(float *s, uint32_t first, uint32_t end, float *record)
 
 /* n_pairs pairs from `pair` on, dimensions [dim, dim + 8 n_vectors); the last register may be cut.
  */
-INLINE void mix_vectors(const struct attend_tile *tile, const void *v, uint32_t first, uint32_t end,
-                        uint32_t dim, uint32_t pair, const enum kv_type type,
-                        const uint32_t n_pairs, const uint32_t n_vectors)
+LEAF_INLINE void mix_vectors(const struct attend_tile *tile, const void *v, uint32_t first,
+                             uint32_t end, uint32_t dim, uint32_t pair, const enum kv_type type,
+                             const uint32_t n_pairs, const uint32_t n_vectors)
 {
     const uint32_t d = tile->head_dim, left = d - dim - (n_vectors - 1) * WIDTH;
     const float *p[PAIRS];
@@ -239,8 +239,9 @@ INLINE void mix_vectors(const struct attend_tile *tile, const void *v, uint32_t 
     }
 }
 
-INLINE void mix_pairs(const struct attend_tile *tile, const void *v, uint32_t first, uint32_t end,
-                      uint32_t pair, const enum kv_type type, const uint32_t n_pairs)
+LEAF_INLINE void mix_pairs(const struct attend_tile *tile, const void *v, uint32_t first,
+                           uint32_t end, uint32_t pair, const enum kv_type type,
+                           const uint32_t n_pairs)
 {
     const uint32_t n = (tile->head_dim + WIDTH - 1) / WIDTH;
     uint32_t b = 0;
@@ -254,8 +255,8 @@ INLINE void mix_pairs(const struct attend_tile *tile, const void *v, uint32_t fi
         mix_vectors(tile, v, first, end, b * WIDTH, pair, type, n_pairs, 1);
 }
 
-INLINE void mix_of(const struct attend_tile *tile, const void *v, uint32_t first, uint32_t end,
-                   const enum kv_type type)
+LEAF_INLINE void mix_of(const struct attend_tile *tile, const void *v, uint32_t first, uint32_t end,
+                        const enum kv_type type)
 {
     for (uint32_t pair = 0, n; pair < tile->n_pairs; pair += n) {
         n = pairs_at_once(tile->n_pairs - pair);

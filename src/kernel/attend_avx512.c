@@ -9,8 +9,6 @@
 #include "kernel/fmath_avx512.h"
 #include "kernel/kernel_internal.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 enum { LANES = 16, PAGE = ATTEND_PAGE_ROWS };
 
 /* ---- pages ---- */
@@ -52,7 +50,7 @@ static void widen(const uint16_t *from, uint32_t n, float *to)
     }
 }
 
-INLINE __m512 values(const void *at, size_t index, const enum kv_type type)
+LEAF_INLINE __m512 values(const void *at, size_t index, const enum kv_type type)
 {
     if (type == KV_F32)
         return _mm512_loadu_ps((const float *)at + index);
@@ -60,7 +58,8 @@ INLINE __m512 values(const void *at, size_t index, const enum kv_type type)
         _mm256_loadu_si256((const __m256i *)(const void *)((const uint16_t *)at + index)));
 }
 
-INLINE __m512 values_masked(const void *at, size_t index, __mmask16 mask, const enum kv_type type)
+LEAF_INLINE __m512 values_masked(const void *at, size_t index, __mmask16 mask,
+                                 const enum kv_type type)
 {
     if (type == KV_F32)
         return _mm512_maskz_loadu_ps(mask, (const float *)at + index);
@@ -70,9 +69,9 @@ INLINE __m512 values_masked(const void *at, size_t index, __mmask16 mask, const 
 /* ---- scores ---- */
 
 /* n_pairs pairs from `pair` on times n_blocks blocks of 16 positions from `block` on. */
-INLINE void score_blocks(const struct attend_tile *tile, const void *k, uint32_t block,
-                         uint32_t pair, const enum kv_type type, const uint32_t n_pairs,
-                         const uint32_t n_blocks)
+LEAF_INLINE void score_blocks(const struct attend_tile *tile, const void *k, uint32_t block,
+                              uint32_t pair, const enum kv_type type, const uint32_t n_pairs,
+                              const uint32_t n_blocks)
 {
     const uint32_t d = tile->head_dim;
     const float *q[12];
@@ -108,8 +107,9 @@ INLINE void score_blocks(const struct attend_tile *tile, const void *k, uint32_t
 }
 
 /* n_pairs pairs, all blocks of [first, end). */
-INLINE void score_pairs(const struct attend_tile *tile, const void *k, uint32_t first, uint32_t end,
-                        uint32_t pair, const enum kv_type type, const uint32_t n_pairs)
+LEAF_INLINE void score_pairs(const struct attend_tile *tile, const void *k, uint32_t first,
+                             uint32_t end, uint32_t pair, const enum kv_type type,
+                             const uint32_t n_pairs)
 {
     uint32_t block = first;
     if (n_pairs <= 4) {
@@ -123,13 +123,13 @@ INLINE void score_pairs(const struct attend_tile *tile, const void *k, uint32_t 
 }
 
 /* The largest number of pairs that there is code for, of those that are left. */
-INLINE uint32_t pairs_at_once(uint32_t left)
+LEAF_INLINE uint32_t pairs_at_once(uint32_t left)
 {
     return left >= 12 ? 12 : left >= 8 ? 8 : left >= 6 ? 6 : left <= 4 ? left : 4;
 }
 
-INLINE void scores_of(const struct attend_tile *tile, const void *k, uint32_t first, uint32_t end,
-                      const enum kv_type type)
+LEAF_INLINE void scores_of(const struct attend_tile *tile, const void *k, uint32_t first,
+                           uint32_t end, const enum kv_type type)
 {
     for (uint32_t pair = 0, n; pair < tile->n_pairs; pair += n) {
         n = pairs_at_once(tile->n_pairs - pair);
@@ -193,9 +193,9 @@ static void softmax(float *s, uint32_t first, uint32_t end, float *record)
 
 /* n_pairs pairs from `pair` on, dimensions [dim, dim + 16 n_vectors) (the last register by mask).
  */
-INLINE void mix_vectors(const struct attend_tile *tile, const void *v, uint32_t first, uint32_t end,
-                        uint32_t dim, uint32_t pair, const enum kv_type type,
-                        const uint32_t n_pairs, const uint32_t n_vectors)
+LEAF_INLINE void mix_vectors(const struct attend_tile *tile, const void *v, uint32_t first,
+                             uint32_t end, uint32_t dim, uint32_t pair, const enum kv_type type,
+                             const uint32_t n_pairs, const uint32_t n_vectors)
 {
     const uint32_t d = tile->head_dim;
     const __mmask16 mask = mask16(d - dim - (n_vectors - 1) * LANES);
@@ -231,8 +231,9 @@ INLINE void mix_vectors(const struct attend_tile *tile, const void *v, uint32_t 
     }
 }
 
-INLINE void mix_pairs(const struct attend_tile *tile, const void *v, uint32_t first, uint32_t end,
-                      uint32_t pair, const enum kv_type type, const uint32_t n_pairs)
+LEAF_INLINE void mix_pairs(const struct attend_tile *tile, const void *v, uint32_t first,
+                           uint32_t end, uint32_t pair, const enum kv_type type,
+                           const uint32_t n_pairs)
 {
     const uint32_t n = (tile->head_dim + LANES - 1) / LANES;
     uint32_t b = 0;
@@ -246,8 +247,8 @@ INLINE void mix_pairs(const struct attend_tile *tile, const void *v, uint32_t fi
         mix_vectors(tile, v, first, end, b * LANES, pair, type, n_pairs, 1);
 }
 
-INLINE void mix_of(const struct attend_tile *tile, const void *v, uint32_t first, uint32_t end,
-                   const enum kv_type type)
+LEAF_INLINE void mix_of(const struct attend_tile *tile, const void *v, uint32_t first, uint32_t end,
+                        const enum kv_type type)
 {
     for (uint32_t pair = 0, n; pair < tile->n_pairs; pair += n) {
         n = pairs_at_once(tile->n_pairs - pair);

@@ -6,6 +6,14 @@
 
 #include "kernel/kernel.h"
 
+/* Part of a loop that is unrolled over a tile. The undefined-behaviour sanitizer is off inside: its
+ * checks, dozens a step, would be unrolled too, for minutes of compilation. */
+#ifdef __clang__
+#define LEAF_INLINE static inline __attribute__((always_inline, no_sanitize("undefined")))
+#else
+#define LEAF_INLINE static inline __attribute__((always_inline))
+#endif
+
 /* ---- exp, in every rung: c = min(x, MAX); t = fma(c, LOG2E, ROUND); n = t - ROUND;
  * r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, c)); p = Horner(C6 .. C2, 1, 1) in r;
  * result = x < MIN ? 0 : p * 2^n ---- */

@@ -18,43 +18,41 @@
 #include "kernel/fmath_avx2.h"
 #include "kernel/kernel_internal.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 /* How far ahead of a panel's walk lines are asked for; a property of the machines, not of the
  * format. */
 #define PREFETCH_BYTES 512
 
 enum { LINE = 64, EIGHT = 8, QUARTERS = 4, STRIP = 16, TILE_ROWS = 4 };
 
-INLINE bool is_int8(enum quant_format format)
+LEAF_INLINE bool is_int8(enum quant_format format)
 {
     return format == QUANT_INT8 || format == QUANT_INT8_MIN;
 }
 
-INLINE bool has_minimum(enum quant_format format)
+LEAF_INLINE bool has_minimum(enum quant_format format)
 {
     return format == QUANT_INT8_MIN || format == QUANT_INT4_MIN;
 }
 
-INLINE uint32_t header_of(enum quant_format format)
+LEAF_INLINE uint32_t header_of(enum quant_format format)
 {
     return has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
 }
 
-INLINE __m256i load_256(const void *at)
+LEAF_INLINE __m256i load_256(const void *at)
 {
     return _mm256_loadu_si256((const __m256i *)at);
 }
 
 /* Four activations in every lane. */
-INLINE __m256i broadcast_word(const int8_t *q)
+LEAF_INLINE __m256i broadcast_word(const int8_t *q)
 {
     int32_t word;
     memcpy(&word, q, sizeof(word));
     return _mm256_set1_epi32(word);
 }
 
-INLINE __m256 f16_values(const uint8_t *at)
+LEAF_INLINE __m256 f16_values(const uint8_t *at)
 {
     return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)at));
 }
@@ -122,7 +120,7 @@ struct group_view {
     uint32_t n_subs; // runs of 32 k; fewer than the group has when the matrix ends
 };
 
-INLINE struct group_view group_view(const struct panel_job *job, uint32_t k, uint32_t size)
+LEAF_INLINE struct group_view group_view(const struct panel_job *job, uint32_t k, uint32_t size)
 {
     const struct tile *const tile = job->tile;
     const uint32_t left = job->cols - k < job->group ? job->cols - k : job->group;
@@ -137,7 +135,7 @@ INLINE struct group_view group_view(const struct panel_job *job, uint32_t k, uin
     };
 }
 
-INLINE int32_t group_sum(const struct group_view *view, uint32_t i, uint32_t size)
+LEAF_INLINE int32_t group_sum(const struct group_view *view, uint32_t i, uint32_t size)
 {
     int32_t sum = view->sums[i];
     for (uint32_t sub = 1; sub < view->n_subs; sub++)
@@ -147,14 +145,14 @@ INLINE int32_t group_sum(const struct group_view *view, uint32_t i, uint32_t siz
 
 /* Whether runs of 64 k start at -8 x sums; runs of a group of 32 without a fixed zero point of 8
  * fit uncentred. */
-INLINE bool is_centred(enum quant_format format, uint32_t group)
+LEAF_INLINE bool is_centred(enum quant_format format, uint32_t group)
 {
     return format == QUANT_INT4 || group > SUM_GROUP;
 }
 
 /* What row i's int16 sums start with, for the run of n_subs x 32 k from `sub` on. */
-INLINE __m256i first_sums(const struct group_view *view, uint32_t sub, uint32_t n_subs, uint32_t i,
-                          uint32_t size, bool centred)
+LEAF_INLINE __m256i first_sums(const struct group_view *view, uint32_t sub, uint32_t n_subs,
+                               uint32_t i, uint32_t size, bool centred)
 {
     if (!centred)
         return _mm256_setzero_si256();
@@ -166,8 +164,8 @@ INLINE __m256i first_sums(const struct group_view *view, uint32_t sub, uint32_t 
 
 /* What the zero point adds to the dot of 8 rows of weights with row i: the sums are of w - 8 if
  * centred, of w if not. */
-INLINE __m256i correct(__m256i dot, const struct group_view *view, const uint8_t *zeros, uint32_t i,
-                       uint32_t size, const enum quant_format format, bool centred)
+LEAF_INLINE __m256i correct(__m256i dot, const struct group_view *view, const uint8_t *zeros,
+                            uint32_t i, uint32_t size, const enum quant_format format, bool centred)
 {
     const int32_t offset = centred ? 8 : 0;
     if (format == QUANT_INT4_MIN && centred)
@@ -182,9 +180,9 @@ INLINE __m256i correct(__m256i dot, const struct group_view *view, const uint8_t
 }
 
 /* acc after one group: rule 2. */
-INLINE __m256 fold(__m256 acc, __m256i dot, const uint8_t *block, uint32_t row,
-                   const struct group_view *view, uint32_t i, uint32_t size,
-                   const enum quant_format format)
+LEAF_INLINE __m256 fold(__m256 acc, __m256i dot, const uint8_t *block, uint32_t row,
+                        const struct group_view *view, uint32_t i, uint32_t size,
+                        const enum quant_format format)
 {
     const __m256 x_scale = _mm256_set1_ps(view->scales[i]);
     const __m256 scale = _mm256_mul_ps(f16_values(block + row * 2), x_scale);
@@ -198,7 +196,7 @@ INLINE __m256 fold(__m256 acc, __m256i dot, const uint8_t *block, uint32_t row,
 }
 
 /* 4 k of 8 rows of int8 weights (already signed) times a word, as int32. */
-INLINE __m256i dot_int8(__m256i w, __m256i magnitude, __m256i word)
+LEAF_INLINE __m256i dot_int8(__m256i w, __m256i magnitude, __m256i word)
 {
     const __m256i pairs = _mm256_maddubs_epi16(magnitude, _mm256_sign_epi8(word, w));
     return _mm256_madd_epi16(pairs, _mm256_set1_epi16(1));
@@ -207,8 +205,8 @@ INLINE __m256i dot_int8(__m256i w, __m256i magnitude, __m256i word)
 /* ---- panels: 32 rows of weights in stream order, 1 or 2 rows of activations ---- */
 
 /* Half a block, 16 rows, int4: dots[quarter][row]. */
-INLINE void half_block_int4(const uint8_t *lines, const struct group_view *view, __m256i (*dots)[2],
-                            const uint32_t size, bool centred)
+LEAF_INLINE void half_block_int4(const uint8_t *lines, const struct group_view *view,
+                                 __m256i (*dots)[2], const uint32_t size, bool centred)
 {
     const __m256i low = _mm256_set1_epi8(15);
     uint32_t sub = 0;
@@ -249,8 +247,8 @@ INLINE void half_block_int4(const uint8_t *lines, const struct group_view *view,
     } while (sub < view->n_subs);
 }
 
-INLINE void half_block_int8(const uint8_t *lines, const struct group_view *view, __m256i (*dots)[2],
-                            const uint32_t size)
+LEAF_INLINE void half_block_int8(const uint8_t *lines, const struct group_view *view,
+                                 __m256i (*dots)[2], const uint32_t size)
 {
     const int8_t *q = view->q;
     for (uint32_t i = 0; i < size; i++)
@@ -273,9 +271,9 @@ INLINE void half_block_int8(const uint8_t *lines, const struct group_view *view,
 }
 
 /* One block into acc[size][32]. */
-INLINE void block_panel(const uint8_t *block, const struct panel_job *job,
-                        const struct group_view *view, float *acc, const enum quant_format format,
-                        const uint32_t size)
+LEAF_INLINE void block_panel(const uint8_t *block, const struct panel_job *job,
+                             const struct group_view *view, float *acc,
+                             const enum quant_format format, const uint32_t size)
 {
     const uint32_t header = header_of(format);
     const uint32_t half_bytes = job->group * STRIP / (is_int8(format) ? 1 : 2);
@@ -305,8 +303,8 @@ INLINE void block_panel(const uint8_t *block, const struct panel_job *job,
 }
 
 /* All panels of the job, `together` at a time, block by block. */
-INLINE void panels_walk(const struct panel_job *job, float *out, const enum quant_format format,
-                        const uint32_t size)
+LEAF_INLINE void panels_walk(const struct panel_job *job, float *out,
+                             const enum quant_format format, const uint32_t size)
 {
     const uint32_t together = is_int8(format) || job->group > 64 ? 2 : PANELS_CAP;
     const size_t panel_floats = (size_t)size * QUANT_PANEL_ROWS;
@@ -359,8 +357,8 @@ struct word {
                          : "m"(*(const struct word *)(const void *)(at)), "x"(w0), "x"(w1));       \
     } while (0)
 
-INLINE void strip_run_int4(const uint8_t *lines, const int8_t *q, uint32_t n_lines,
-                           __m256i (*sums)[2], const uint32_t size)
+LEAF_INLINE void strip_run_int4(const uint8_t *lines, const int8_t *q, uint32_t n_lines,
+                                __m256i (*sums)[2], const uint32_t size)
 {
     const __m256i low = _mm256_set1_epi8(15);
     for (uint32_t j = 0; j < n_lines; j++) {
@@ -380,8 +378,8 @@ INLINE void strip_run_int4(const uint8_t *lines, const int8_t *q, uint32_t n_lin
 }
 
 /* dots[row][quarter] of one group. */
-INLINE void strip_group_int4(const uint8_t *lines, const struct group_view *view,
-                             __m256i (*dots)[2], const uint32_t size, bool centred)
+LEAF_INLINE void strip_group_int4(const uint8_t *lines, const struct group_view *view,
+                                  __m256i (*dots)[2], const uint32_t size, bool centred)
 {
     uint32_t sub = 0;
     do { // a group has at least one run
@@ -404,8 +402,8 @@ INLINE void strip_group_int4(const uint8_t *lines, const struct group_view *view
     } while (sub < view->n_subs);
 }
 
-INLINE void strip_group_int8(const uint8_t *lines, const struct group_view *view,
-                             __m256i (*dots)[2], const uint32_t size)
+LEAF_INLINE void strip_group_int8(const uint8_t *lines, const struct group_view *view,
+                                  __m256i (*dots)[2], const uint32_t size)
 {
     const int8_t *q = view->q;
 #pragma GCC unroll 4
@@ -430,8 +428,8 @@ INLINE void strip_group_int8(const uint8_t *lines, const struct group_view *view
     }
 }
 
-INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *acc,
-                       const enum quant_format format, const uint32_t size)
+LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *acc,
+                            const enum quant_format format, const uint32_t size)
 {
     const uint32_t header = header_of(format);
     const uint32_t half_bytes = job->group * STRIP / (is_int8(format) ? 1 : 2);
@@ -481,7 +479,7 @@ STRIP_FUNCTION(strip_int4_min, QUANT_INT4_MIN)
 
 /* ---- float panels ---- */
 
-INLINE __m256 float_values(const uint8_t *panel, size_t index, const enum quant_format format)
+LEAF_INLINE __m256 float_values(const uint8_t *panel, size_t index, const enum quant_format format)
 {
     if (format == QUANT_F32)
         return _mm256_loadu_ps((const float *)(const void *)panel + index);
@@ -492,9 +490,9 @@ INLINE __m256 float_values(const uint8_t *panel, size_t index, const enum quant_
 }
 
 /* n_quarters x 8 rows of weights from `row` on, `size` rows of activations. */
-INLINE void float_rows(const uint8_t *panel, const struct panel_job *job, uint32_t row, float *out,
-                       const enum quant_format format, const uint32_t size,
-                       const uint32_t n_quarters)
+LEAF_INLINE void float_rows(const uint8_t *panel, const struct panel_job *job, uint32_t row,
+                            float *out, const enum quant_format format, const uint32_t size,
+                            const uint32_t n_quarters)
 {
     const float *x[TILE_ROWS];
     __m256 acc[TILE_ROWS][QUARTERS];

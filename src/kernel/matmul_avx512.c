@@ -16,8 +16,6 @@
 #include "kernel/fmath_avx512.h"
 #include "kernel/kernel_internal.h"
 
-#define INLINE static inline __attribute__((always_inline))
-
 enum { LINE = 64, STRIP = 16 };
 
 /* Four activations, as memory of any type. */
@@ -31,12 +29,12 @@ struct word {
             : "+v"(acc)                                                                            \
             : "v"(weights), "m"(*(const struct word *)(const void *)(at)))
 
-INLINE bool is_int8(enum quant_format format)
+LEAF_INLINE bool is_int8(enum quant_format format)
 {
     return format == QUANT_INT8 || format == QUANT_INT8_MIN;
 }
 
-INLINE bool has_minimum(enum quant_format format)
+LEAF_INLINE bool has_minimum(enum quant_format format)
 {
     return format == QUANT_INT8_MIN || format == QUANT_INT4_MIN;
 }
@@ -94,8 +92,8 @@ struct group_view {
 };
 
 /* Columns [k, k + 32 n_subs) of the tile. */
-INLINE void group_view_init(struct group_view *view, const struct tile *tile, uint32_t k,
-                            uint32_t n_subs, uint32_t size)
+LEAF_INLINE void group_view_init(struct group_view *view, const struct tile *tile, uint32_t k,
+                                 uint32_t n_subs, uint32_t size)
 {
     const size_t at = (size_t)(k / SUM_GROUP) * size;
     view->scales = tile->scales + (size_t)(k / ACTIVATION_GROUP) * size;
@@ -118,8 +116,8 @@ INLINE void group_view_init(struct group_view *view, const struct tile *tile, ui
 }
 
 /* What an accumulator of row i begins with, 16 rows of weights from `block`'s row `row` on. */
-INLINE __m512i first_dot(const struct group_view *view, uint32_t i, const uint8_t *block,
-                         uint32_t row, const enum quant_format format)
+LEAF_INLINE __m512i first_dot(const struct group_view *view, uint32_t i, const uint8_t *block,
+                              uint32_t row, const enum quant_format format)
 {
     if (format == QUANT_INT4_MIN)
         return _mm512_setzero_si512();
@@ -134,14 +132,14 @@ INLINE __m512i first_dot(const struct group_view *view, uint32_t i, const uint8_
                             _mm512_madd_epi16(zeros, _mm512_set1_epi32(view->sums[i])));
 }
 
-INLINE __m512 f16_values(const uint8_t *at)
+LEAF_INLINE __m512 f16_values(const uint8_t *at)
 {
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)at));
 }
 
 /* acc after one group: rule 2. */
-INLINE __m512 fold(__m512 acc, __m512i dot, __m512 weight_scale, __m512 minimum,
-                   const struct group_view *view, uint32_t i, const enum quant_format format)
+LEAF_INLINE __m512 fold(__m512 acc, __m512i dot, __m512 weight_scale, __m512 minimum,
+                        const struct group_view *view, uint32_t i, const enum quant_format format)
 {
     const __m512 scale = _mm512_mul_ps(weight_scale, _mm512_set1_ps(view->scales[i]));
     acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, acc);
@@ -153,8 +151,8 @@ INLINE __m512 fold(__m512 acc, __m512i dot, __m512 weight_scale, __m512 minimum,
 /* ---- strips: 16 rows of weights, 6, 8 or 12 rows of activations ---- */
 
 /* 32 k of 16 rows. */
-INLINE void strip_dots(const uint8_t *lines, const int8_t *q, __m512i *dots,
-                       const enum quant_format format, const uint32_t size)
+LEAF_INLINE void strip_dots(const uint8_t *lines, const int8_t *q, __m512i *dots,
+                            const enum quant_format format, const uint32_t size)
 {
     const __m512i low = _mm512_set1_epi8(15);
     if (is_int8(format)) {
@@ -181,8 +179,8 @@ INLINE void strip_dots(const uint8_t *lines, const int8_t *q, __m512i *dots,
     }
 }
 
-INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *out,
-                       const enum quant_format format, const uint32_t size)
+LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *out,
+                            const enum quant_format format, const uint32_t size)
 {
     const uint32_t header = has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
     const uint32_t sub_bytes = is_int8(format) ? 8 * LINE : 4 * LINE;
@@ -242,9 +240,9 @@ STRIP_FUNCTION(strip_int4_min, QUANT_INT4_MIN)
 
 /* 32 k of 32 rows; `high` gets 16 times the high nibbles' part when there is one row or two, so
  * that no weight is shifted; with more rows the shift is shared. */
-INLINE void panel_dots(const uint8_t *lines, uint32_t half_bytes, const int8_t *q,
-                       __m512i (*dots)[4], __m512i (*high)[4], const enum quant_format format,
-                       const uint32_t size)
+LEAF_INLINE void panel_dots(const uint8_t *lines, uint32_t half_bytes, const int8_t *q,
+                            __m512i (*dots)[4], __m512i (*high)[4], const enum quant_format format,
+                            const uint32_t size)
 {
     const __m512i low = _mm512_set1_epi8(15);
     const uint32_t n_lines = is_int8(format) ? 8 : 4;
@@ -274,8 +272,8 @@ INLINE void panel_dots(const uint8_t *lines, uint32_t half_bytes, const int8_t *
     }
 }
 
-INLINE void panel_tile(const uint8_t *block, const struct panel_job *job, float *out,
-                       const enum quant_format format, const uint32_t size)
+LEAF_INLINE void panel_tile(const uint8_t *block, const struct panel_job *job, float *out,
+                            const enum quant_format format, const uint32_t size)
 {
     const uint32_t header = has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
     const uint32_t sub_bytes = is_int8(format) ? 8 * LINE : 4 * LINE;
@@ -351,7 +349,7 @@ PANELS_FUNCTION(panels_int4_min, QUANT_INT4_MIN)
 
 /* ---- float panels ---- */
 
-INLINE __m512 float_values(const uint8_t *panel, size_t index, const enum quant_format format)
+LEAF_INLINE __m512 float_values(const uint8_t *panel, size_t index, const enum quant_format format)
 {
     if (format == QUANT_F32)
         return _mm512_loadu_ps((const float *)(const void *)panel + index);
@@ -362,8 +360,8 @@ INLINE __m512 float_values(const uint8_t *panel, size_t index, const enum quant_
 }
 
 /* 32 rows of weights, `size` rows of activations (at least the tile's). */
-INLINE void float_tile(const uint8_t *panel, const struct panel_job *job, float *out,
-                       const enum quant_format format, const uint32_t size)
+LEAF_INLINE void float_tile(const uint8_t *panel, const struct panel_job *job, float *out,
+                            const enum quant_format format, const uint32_t size)
 {
     const float *x[TILE_ROWS_CAP];
     __m512 acc[TILE_ROWS_CAP][2];
