@@ -2,11 +2,14 @@
  *
  * Each has an exact twin among the panel formats, so a panel holds the very bits of the file:
  * scales and minima are copied, integers are moved (and their stored offset changed), nothing is
- * rounded. q4_0  d, 16 bytes: low nibbles are values 0..15, high ones 16..31    w = d (q - 8) q4_1
- * d, m, 16 bytes                                                 w = d q + m q5_0  d, 32 fifth
- * bits, 16 bytes                                     w = d (q - 16) q5_1  d, m, 32 fifth bits, 16
- * bytes                                  w = d q + m q8_0  d, 32 signed bytes w = d q d q is exact
- * in f32 (at most 8 and 11 bits), so decoding rounds once at most, as fma does. */
+ * rounded. Nibbles: low ones are values 0..15, high ones 16..31. The kinds:
+ *   - q4_0: d, 16 bytes of nibbles; w = d (q - 8)
+ *   - q4_1: d, m, 16 bytes of nibbles; w = d q + m
+ *   - q5_0: d, 32 fifth bits, 16 bytes of nibbles; w = d (q - 16)
+ *   - q5_1: d, m, 32 fifth bits, 16 bytes of nibbles; w = d q + m
+ *   - q8_0: d, 32 signed bytes; w = d q
+ *
+ * d q is exact in f32 (at most 8 and 11 bits), so decoding rounds once at most, as fma does. */
 #include <string.h>
 
 #include "quant/quant_internal.h"

@@ -2,15 +2,18 @@
  *
  * The fit minimises sum (w - s (q - z))^2 over a group. For integers d = q - z once chosen, the
  * best scale is s = sum w d / sum d^2, and what it explains of sum w^2 is (sum w d)^2 / sum d^2. So
- * each candidate needs no error sum: the largest explained part wins. Candidates: int4: z = 8; the
- * extreme value is put on -8 (so that the longer side of the integers serves the longer side of the
- * values) and, for the other sign, on 8, at steps that are stretched by factors from 0.78 to 1.14:
- * a smaller step clips the extreme and serves the many; int4-asym: the range (with 0 in it) over
- * 15, shrunk by the same factors, and the zero points next to the one that it implies. The winner's
- * scale is rounded to f16, the integers are chosen again for that scale, and the result is compared
- * with the plain candidate (factor 1) done likewise, so that rounding never makes the search worse
- * than none. Measured on Gaussian groups of 32 (tests/quant/test_format_int4.c): squared error
- * about a fifth below max/7.
+ * each candidate needs no error sum: the largest explained part wins.
+ *
+ * Candidates of int4 (z = 8): the extreme value is put on -8, so that the longer side of the
+ * integers serves the longer side of the values, and for the other sign on 8; each at steps that
+ * are stretched by factors from 0.78 to 1.14: a smaller step clips the extreme and serves the many.
+ * Candidates of int4-asym: the range (with 0 in it) over 15, stretched by the same factors, with
+ * the zero points next to the one that it implies.
+ *
+ * The winner's scale is rounded to f16, the integers are chosen again for that scale, and the
+ * result is compared with the plain candidate (factor 1) treated likewise, so that rounding never
+ * makes the search worse than none. On Gaussian groups of 32 the squared error is three tenths
+ * below that of max/7 (tests/quant/test_format_int4.c).
  *
  * Sums run in eight lanes in index order, so the result is the same on every machine. */
 #include <float.h>
