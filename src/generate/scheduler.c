@@ -153,3 +153,8 @@ void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *
         .decode_rate = atomic_load(&scheduler->stats.decode_rate),
     };
 }
+
+void scheduler_describe(const struct scheduler *scheduler, struct buf *out)
+{
+    pipeline_describe(scheduler->options.pipeline, out);
+}

@@ -72,4 +72,7 @@ struct scheduler_stats {
 
 void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *out);
 
+/* What the chain of stages says about itself (pipeline_describe): a JSON object, for /health. */
+void scheduler_describe(const struct scheduler *scheduler, struct buf *out);
+
 #endif

@@ -163,6 +163,11 @@ void http_stream_end(struct http_exchange *exchange)
     end_stream(exchange, true);
 }
 
+void http_close_after(struct http_exchange *exchange)
+{
+    exchange->keep_alive = false;
+}
+
 void http_abort(struct http_exchange *exchange)
 {
     end_stream(exchange, false);

@@ -129,6 +129,8 @@ void http_stream_begin(struct http_exchange *exchange, int status, const char *t
                        struct str heartbeat, const struct http_field *fields, size_t n_fields);
 void http_stream_write(struct http_exchange *exchange, struct str bytes);
 void http_stream_end(struct http_exchange *exchange); // ends the exchange
+/* The connection is closed after this answer, whatever was said in its head. */
+void http_close_after(struct http_exchange *exchange);
 /* Ends the exchange without ending the answer: what was written is sent, then the connection is
  * closed, and the client can tell that the answer is cut. */
 void http_abort(struct http_exchange *exchange);

@@ -52,7 +52,8 @@ void server_wake(void *server);
 /* Any thread, and signal handlers: the first stop drains, a second ends server_run at once. */
 void server_stop(struct server *server);
 
-/* Serves until stopped and drained: true. False when a second stop cut that short. */
+/* Serves until stopped and drained: true. False when a second stop cut that short: nothing has been
+ * taken down then, and the process is to end. */
 bool server_run(struct server *server, const struct server_model *model,
                 struct scheduler *scheduler);
 
