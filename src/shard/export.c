@@ -15,10 +15,14 @@
 #include "base/memory.h"
 #include "model/family.h"
 #include "shard/shard_file.h"
+#include "shard/tokenizer_source.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_bin.h"
 #include "weights/weights.h"
 
 #define HASH_STEP_BYTES ((size_t)8 << 20)
 #define TEXT_FILES_CAP 4u
+#define TOKENIZER_NAME "tokenizer.bin"
 #define TEMPLATE_BYTES_CAP ((size_t)4 << 20)
 
 struct export
@@ -341,11 +345,29 @@ static bool write_template(struct export *export, struct err *err)
     return good;
 }
 
+/* A model without tokenizer files can still be evaluated by ids. */
+static bool write_tokenizer(struct export *export, struct err *err)
+{
+    const struct source *source = export->source;
+    struct tokenizer *tokenizer = source->is_gguf ? tokenizer_source_load_gguf(&source->gguf, err)
+                                                  : tokenizer_source_load(source->path, err);
+    if (!tokenizer && err->code == ERR_NOT_FOUND)
+        return true;
+    if (!tokenizer)
+        return err_wrap(err, "the tokenizer of %s", source->path);
+    char *path = path_join(export->temporary, TOKENIZER_NAME);
+    bool good =
+        tokenizer_write_bin(tokenizer, path, err) && enter_file(export, TOKENIZER_NAME, err);
+    free(path);
+    tokenizer_free(tokenizer);
+    return good;
+}
+
 static bool write_texts(struct export *export, struct err *err)
 {
     const struct source *source = export->source;
     if (!write_text(export, "config.json", buf_view(&source->config_json), err) ||
-        !write_template(export, err))
+        !write_template(export, err) || !write_tokenizer(export, err))
         return false;
     return !source->generation_json.size ||
            write_text(export, "generation_config.json", buf_view(&source->generation_json), err);

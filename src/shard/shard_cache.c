@@ -20,7 +20,7 @@
 #define LOCK_STEP_MS 250u
 #define KEY_BYTES_CAP ((size_t)4 << 20)
 /* Rises when shards of older programs should not be used any more. */
-#define CACHE_REVISION 1u
+#define CACHE_REVISION 2u
 
 char *shard_cache_record_dir(const char *root)
 {
