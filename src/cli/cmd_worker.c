@@ -1,0 +1,276 @@
+/* worker: one stage of a chain. Rank 0 is the head and serves the API; the others wait for the rank
+ * before them and dial the one after.
+ *
+ * Layers are those that the shard was cut for (its default stages, when their number is --total),
+ * else an equal split, else what --layer-start and --layer-end say. Whether they fit together is
+ * found out when the ranks greet each other. */
+#include "base/log.h"
+#include "base/memory.h"
+#include "cli/command.h"
+#include "cli/model_path.h"
+#include "cli/serve.h"
+#include "net/address.h"
+#include "pipeline/worker.h"
+#include "weights/weights.h"
+
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SPIN_US 50
+
+struct worker_options {
+    uint32_t rank, total;
+    const char *model, *listen, *next, *head, *api;
+    const char *engine, *device, *isa, *kv_type;
+    uint32_t layer_start, layer_end;
+    uint32_t ctx_size, threads, max_sequences;
+    uint64_t kv_memory;
+    uint32_t owed_reply_s, ping_s, frame_s, spin_us;
+    bool insecure;
+};
+
+static struct worker_options chosen;
+static struct serve_options serving;
+
+static const struct option_row rows[] = {
+    OPTION_U32(struct worker_options, rank, "rank", "R", 0, 255, "this stage; 0 is the head"),
+    OPTION_U32(struct worker_options, total, "total", "N", 1, 256, "stages of the chain"),
+    OPTION_TEXT(struct worker_options, model, "model", "MODEL",
+                "shard directory, GGUF file, Hugging Face directory, or mock-model"),
+    OPTION_TEXT(struct worker_options, listen, "listen", "ADDRESS",
+                "where the rank before (for the head: the last rank) dials in; host:port, "
+                "[v6]:port or unix:/path"),
+    OPTION_TEXT(struct worker_options, next, "next", "ADDRESS", "where the next rank listens"),
+    OPTION_TEXT(struct worker_options, head, "head", "ADDRESS",
+                "where the last rank dials the head, if not where rank 1 sees it"),
+    OPTION_TEXT(struct worker_options, api, "api", "HOST:PORT", "rank 0: where clients are served"),
+    OPTION_TEXT(struct worker_options, engine, "engine", "NAME", "see cascadia engines"),
+    OPTION_TEXT(struct worker_options, device, "device", "NAME", "of the engine; else its first"),
+    OPTION_U32(struct worker_options, layer_start, "layer-start", "N", 0, 65535,
+               "first layer; with --layer-end"),
+    OPTION_U32(struct worker_options, layer_end, "layer-end", "N", 0, 65536,
+               "one past the last layer; 0: the shard's stage for this rank, or an equal part"),
+    OPTION_U32(struct worker_options, ctx_size, "ctx-size", "N", 0, 16777216,
+               "longest sequence; 0: the model's own, at most 8192"),
+    OPTION_BYTES(struct worker_options, kv_memory, "kv-memory",
+                 "KV pool that all sequences share; 0: enough for some"),
+    OPTION_CHOICE(struct worker_options, kv_type, "kv-type", "f16|f32",
+                  "of keys and values; else f32 with float weights, f16 with others"),
+    OPTION_U32(struct worker_options, max_sequences, "max-sequences", "N", 0, 1024,
+               "sequences at once; 0: 16"),
+    OPTION_U32(struct worker_options, threads, "threads", "N", 0, 256,
+               "threads that compute; 0: one a processor"),
+    OPTION_CHOICE(struct worker_options, isa, "isa", "scalar|avx2|avx512",
+                  "instruction set; else the best there is"),
+    OPTION_BOOL(struct worker_options, insecure, "insecure",
+                "allows links and clients from other machines, unencrypted"),
+    OPTION_END,
+};
+
+static const struct option_row timer_rows[] = {
+    OPTION_U32(struct worker_options, owed_reply_s, "owed-reply-timeout", "S", 0, 86400,
+               "rank 0: how long a row may take through one stage; larger batches in proportion"),
+    OPTION_U32(struct worker_options, ping_s, "ping-interval", "S", 1, 3600,
+               "three unanswered: the neighbour is lost"),
+    OPTION_U32(struct worker_options, frame_s, "frame-timeout", "S", 1, 3600,
+               "in which a frame that has begun must progress"),
+    OPTION_U32(struct worker_options, spin_us, "link-spin", "US", 0, 100000,
+               "how long a link's reader polls before it sleeps"),
+    OPTION_END,
+};
+
+static size_t worker_tables(struct option_table *tables, size_t cap)
+{
+    must(cap >= 3);
+    chosen = (struct worker_options){ .engine = "native",
+                                      .api = "127.0.0.1:8000",
+                                      .owed_reply_s = 120,
+                                      .ping_s = 10,
+                                      .frame_s = 10,
+                                      .spin_us = SPIN_US };
+    serve_options_init(&serving);
+    tables[0] = (struct option_table){ "options", rows, &chosen };
+    tables[1] = (struct option_table){ "links", timer_rows, &chosen };
+    tables[2] = (struct option_table){ "serving (rank 0)", serve_rows, &serving };
+    return 3;
+}
+
+/* --- layers ------------------------------------------------------------------------------------
+ */
+
+/* How many layers the model has, and the shard's own stage for this rank if it was cut in `total`:
+ * then *stage is not empty. */
+static bool read_shard(const char *shard, uint32_t *n_layers, struct manifest_stage *stage,
+                       struct err *err)
+{
+    struct manifest manifest;
+    if (!manifest_read(&manifest, shard, err))
+        return false;
+    *n_layers = manifest.n_layers;
+    if (manifest.n_stages == chosen.total)
+        *stage = manifest.stages[chosen.rank];
+    manifest_release(&manifest);
+    return true;
+}
+
+/* An engine without a shard directory tells itself. */
+static bool ask_engine(const struct engine_options *options, uint32_t *n_layers, struct err *err)
+{
+    struct engine engine;
+    struct engine_info info;
+    if (!engine_open(&engine, options, &info, err))
+        return false;
+    *n_layers = info.n_layers;
+    engine_close(&engine);
+    return true;
+}
+
+static bool choose_layers(struct engine_options *options, struct err *err)
+{
+    struct manifest_stage stage = { 0, 0 };
+    uint32_t n_layers;
+    if (chosen.layer_end) {
+        options->layer_first = chosen.layer_start;
+        options->layer_end = chosen.layer_end;
+        return true;
+    }
+    if (chosen.layer_start)
+        return err_set(err, ERR_ARGUMENT, "--layer-start needs --layer-end");
+    if (!(weights_is_shard(options->model) ? read_shard(options->model, &n_layers, &stage, err)
+                                           : ask_engine(options, &n_layers, err)))
+        return false;
+    if (stage.layer_end == 0) {
+        stage.layer_first = (uint32_t)((uint64_t)n_layers * chosen.rank / chosen.total);
+        stage.layer_end = (uint32_t)((uint64_t)n_layers * (chosen.rank + 1) / chosen.total);
+    }
+    if (stage.layer_first == stage.layer_end)
+        return err_set(err, ERR_ARGUMENT, "%u layers do not make %u stages", n_layers,
+                       chosen.total);
+    options->layer_first = stage.layer_first;
+    options->layer_end = stage.layer_end;
+    return true;
+}
+
+/* --- running -----------------------------------------------------------------------------------
+ */
+
+/* Set by signals, which is why it is not in an object. A second signal ends the process. */
+static atomic_int stop;
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (atomic_exchange(&stop, 1))
+        _exit(1);
+}
+
+static bool run_worker(const struct pipeline_options *options, struct err *err)
+{
+    const struct sigaction action = { .sa_handler = on_signal };
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+    return worker_run(options, &stop, err);
+}
+
+/* Splits --api into serve's host and port. */
+static bool choose_api(struct serve_options *options, char host[ADDRESS_HOST_CAP], struct err *err)
+{
+    struct address address;
+    if (!address_parse(str_from(chosen.api), &address, err))
+        return false;
+    if (address.kind != ADDRESS_TCP)
+        return err_set(err, ERR_ARGUMENT, "--api takes host:port, not %s", chosen.api);
+    memcpy(host, address.host, ADDRESS_HOST_CAP);
+    options->host = host;
+    options->port = address.port;
+    return true;
+}
+
+static bool run_head(const struct pipeline_options *options, const char *name, struct err *err)
+{
+    char host[ADDRESS_HOST_CAP];
+    return choose_api(&serving, host, err) && serve(&serving, options, name, err);
+}
+
+static enum engine_kv_type kv_type_named(const char *name)
+{
+    if (!name)
+        return ENGINE_KV_DEFAULT;
+    return strcmp(name, "f16") == 0 ? ENGINE_KV_F16 : ENGINE_KV_F32;
+}
+
+/* `shard` is the model as a shard directory. */
+static bool run_rank(const char *shard, struct err *err)
+{
+    struct pipeline_options options = {
+        .engine = { .model = shard,
+                    .engine = chosen.engine,
+                    .device = chosen.device,
+                    .ctx_size = chosen.ctx_size,
+                    .kv_memory_bytes = chosen.kv_memory,
+                    .max_sequences = chosen.max_sequences,
+                    .threads = chosen.threads,
+                    .kv_type = kv_type_named(chosen.kv_type),
+                    .isa = chosen.isa },
+        .rank = chosen.rank,
+        .total = chosen.total,
+        .listen = chosen.listen,
+        .next = chosen.next,
+        .head = chosen.head,
+        .insecure = chosen.insecure,
+        .owed_reply_ms = chosen.owed_reply_s * 1000ull,
+        .ping_ms = chosen.ping_s * 1000ull,
+        .frame_ms = chosen.frame_s * 1000ull,
+        .spin_us = chosen.spin_us,
+    };
+    if (!choose_layers(&options.engine, err))
+        return false;
+    if (chosen.insecure)
+        log_warn("--insecure: links and clients from other machines are neither encrypted nor "
+                 "asked who they are");
+    return chosen.rank == 0 ? run_head(&options, chosen.model, err) : run_worker(&options, err);
+}
+
+static bool check_chosen(struct err *err)
+{
+    if (chosen.total == 0 || !chosen.model)
+        return err_set(err, ERR_ARGUMENT, "--total and --model are needed, and --rank but for 0");
+    if (chosen.rank >= chosen.total)
+        return err_set(err, ERR_ARGUMENT, "rank %u of %u: ranks count from 0", chosen.rank,
+                       chosen.total);
+    return true;
+}
+
+static int worker(const struct command *command, int argc, char **argv)
+{
+    struct err err = { 0 };
+    size_t n_words;
+    if (!command_parse(command, argc, argv, NULL, 0, 0, &n_words))
+        return 2;
+    if (!check_chosen(&err))
+        return command_failed(command, &err);
+    char *shard = strcmp(chosen.engine, "mock") == 0 ? xstrdup(chosen.model)
+                                                     : model_path_shard(chosen.model, NULL, &err);
+    bool done = shard && run_rank(shard, &err);
+    free(shard);
+    return done ? 0 : command_failed(command, &err);
+}
+
+const struct command command_worker = {
+    .name = "worker",
+    .usage = "--rank R --total N --model MODEL [options]",
+    .summary = "run one stage of a model that is cut over several processes or machines",
+    .help =
+        "Two stages on this machine, in two terminals (either may be started first):\n"
+        "  cascadia worker --rank 0 --total 2 --model SHARD --listen 127.0.0.1:9100 "
+        "--next 127.0.0.1:9101\n"
+        "  cascadia worker --rank 1 --total 2 --model SHARD --listen 127.0.0.1:9101\n"
+        "\n"
+        "Each rank dials the next and keeps trying; the last dials the head at the address that "
+        "rank 1 sees it at.\n"
+        "A rank that is restarted is taken in again without restarting the others.\n",
+    .run = worker,
+    .options = worker_tables,
+};
