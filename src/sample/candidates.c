@@ -1,14 +1,11 @@
 /* The best `count` of n by one pass with a heap of `count` whose root is the worst one kept. Once
  * the heap is full almost every token fails one comparison with the root: with logits in no
- * particular order the root changes count x ln(n / count) times. Sorting everything would cost
- * n x log(n), forty times as much for the 40 best of 150,000. */
+ * particular order the root changes count x ln(n / count) times. */
 #include "sample/candidates.h"
 
 #include <math.h>
-#include <stdbool.h>
 
-/* a comes after b in candidate order. */
-static bool is_after(const float *logits, uint32_t a, uint32_t b)
+bool candidates_after(const float *logits, uint32_t a, uint32_t b)
 {
     return logits[a] < logits[b] || (logits[a] == logits[b] && a > b);
 }
@@ -21,9 +18,9 @@ static void sift_down(const float *logits, uint32_t *heap, uint32_t size, uint32
         uint32_t child = 2 * at + 1;
         if (child >= size)
             break;
-        if (child + 1 < size && is_after(logits, heap[child + 1], heap[child]))
+        if (child + 1 < size && candidates_after(logits, heap[child + 1], heap[child]))
             child++;
-        if (!is_after(logits, heap[child], moved))
+        if (!candidates_after(logits, heap[child], moved))
             break;
         heap[at] = heap[child];
         at = child;
@@ -42,38 +39,33 @@ static void sort_heap(const float *logits, uint32_t *heap, uint32_t size)
     }
 }
 
-uint32_t candidates_extend(const float *logits, uint32_t n, uint32_t *order, uint32_t n_ready,
-                           uint32_t count)
+static void make_heap(const float *logits, uint32_t *heap, uint32_t size)
 {
-    if (count == 0 || n_ready >= n)
-        return n_ready;
-    if (count > n - n_ready)
-        count = n - n_ready;
-    const bool first = n_ready == 0;
-    const uint32_t last = first ? 0 : order[n_ready - 1];
-    uint32_t *heap = order + n_ready;
-    uint32_t size = 0;
-    for (uint32_t id = 0; id < n; id++) {
+    for (uint32_t at = size / 2; at-- > 0;)
+        sift_down(logits, heap, size, at);
+}
+
+uint32_t candidates_best(const float *logits, uint32_t n, uint32_t count, uint32_t *best)
+{
+    uint32_t size = 0, id = 0;
+    for (; id < n && size < count; id++) {
+        if (logits[id] > -INFINITY)
+            best[size++] = id;
+    }
+    make_heap(logits, best, size);
+    for (; id < n && size > 0; id++) {
         /* Of two equal logits the heap's has the lower id, as ids are visited in order. */
-        if (size == count && !(logits[id] > logits[heap[0]]))
-            continue;
-        if (logits[id] == -INFINITY || (!first && !is_after(logits, id, last)))
-            continue;
-        if (size < count) {
-            heap[size++] = id;
-            if (size == count) {
-                for (uint32_t at = size / 2; at-- > 0;)
-                    sift_down(logits, heap, size, at);
-            }
-        } else {
-            heap[0] = id;
-            sift_down(logits, heap, size, 0);
+        if (logits[id] > logits[best[0]]) {
+            best[0] = id;
+            sift_down(logits, best, size, 0);
         }
     }
-    if (size < count) {
-        for (uint32_t at = size / 2; at-- > 0;)
-            sift_down(logits, heap, size, at);
-    }
-    sort_heap(logits, heap, size);
-    return n_ready + size;
+    sort_heap(logits, best, size);
+    return size;
+}
+
+void candidates_sort(const float *logits, uint32_t *ids, uint32_t n_ids)
+{
+    make_heap(logits, ids, n_ids);
+    sort_heap(logits, ids, n_ids);
 }

@@ -1,16 +1,19 @@
-/* Tokens in candidate order, as many as are needed and no more.
- *
- * Candidate order: logit descending, id ascending. A logit of -inf is no candidate. */
+/* Tokens in candidate order: logit descending, id ascending. A logit of -inf is no candidate; none
+ * is NaN. */
 #ifndef CASCADIA_SAMPLE_CANDIDATES_H
 #define CASCADIA_SAMPLE_CANDIDATES_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
-/* order[0 .. n_ready) holds the first candidates of logits[n]; puts up to `count` more behind them.
- * Returns how many there are then; no more than before: that was all. order has room for n; no
- * logit is NaN. Cost: one pass over the row, and count x log(count) where the row is in order of
- * rising logits at worst. */
-uint32_t candidates_extend(const float *logits, uint32_t n, uint32_t *order, uint32_t n_ready,
-                           uint32_t count);
+/* a comes after b. */
+bool candidates_after(const float *logits, uint32_t a, uint32_t b);
+
+/* The first `count` of logits[n] into best[count], in order; returns how many there are. One pass
+ * over the row; count x log(count) x log(n / count) steps more where the row is in no order. */
+uint32_t candidates_best(const float *logits, uint32_t n, uint32_t count, uint32_t *best);
+
+/* Puts ids[n_ids] in order. */
+void candidates_sort(const float *logits, uint32_t *ids, uint32_t n_ids);
 
 #endif

@@ -3,8 +3,8 @@
  * The token is a pure function of (logits, params, ids): the same bits on every CPU, whatever else
  * is in the batch (docs/numerics.md, rule 10). Order of work: repetition, frequency and presence
  * penalty, bias, temperature, top-k, top-p, min-p, draw. Candidates are ordered by (logit
- * descending, id ascending); a tie of greedy goes to the lower id. Only as many candidates are put
- * in order as the cuts need, so a vocabulary of 150,000 costs a few passes over the row.
+ * descending, id ascending); a tie of greedy goes to the lower id. The row is never sorted: a
+ * vocabulary of 150,000 costs a few passes over it.
  *
  * A sampler is scratch memory only: nothing of one draw reaches the next, and one sampler serves
  * all sequences of a stage. One thread at a time. */

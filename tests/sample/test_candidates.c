@@ -1,4 +1,4 @@
-/* The lazy order against a sort of everything. */
+/* The best few against a sort of everything. */
 #include "sample/candidates.h"
 
 #include <math.h>
@@ -26,23 +26,13 @@ static void sort_all(const float *logits, uint32_t n)
     }
 }
 
-/* Any sequence of steps gives the sorted order. */
-static void check_steps(const float *logits, uint32_t n, uint32_t step, uint32_t growth)
+static void check_count(const float *logits, uint32_t n, uint32_t count)
 {
-    sort_all(logits, n);
-    uint32_t *order = xcalloc(n, sizeof(*order)); // exactly n: asan sees a step beyond
-    uint32_t n_ready = 0;
-    for (;;) {
-        const uint32_t before = n_ready;
-        n_ready = candidates_extend(logits, n, order, n_ready, step);
-        assert_true(n_ready - before <= step);
-        if (n_ready == before)
-            break;
-        step *= growth;
-    }
-    assert_int_equal(n_ready, n_sorted);
-    assert_memory_equal(order, sorted, n_sorted * sizeof(*order));
-    free(order);
+    uint32_t *best = xcalloc(count, sizeof(*best)); // exactly: asan sees a step beyond
+    const uint32_t n_best = candidates_best(logits, n, count, best);
+    assert_int_equal(n_best, count < n_sorted ? count : n_sorted);
+    assert_memory_equal(best, sorted, n_best * sizeof(*best));
+    free(best);
 }
 
 static void check_sizes(void (*fill)(float *logits, uint32_t n))
@@ -50,11 +40,16 @@ static void check_sizes(void (*fill)(float *logits, uint32_t n))
     float logits[N_CAP];
     for (uint32_t n = 1; n <= N_CAP; n += n < 70 ? 1 : 105) {
         fill(logits, n);
-        check_steps(logits, n, 1, 1);
-        check_steps(logits, n, 7, 1);
-        check_steps(logits, n, 3, 4);
-        check_steps(logits, n, n, 1);
-        check_steps(logits, n, n + 5, 1);
+        sort_all(logits, n);
+        check_count(logits, n, 1);
+        check_count(logits, n, 1 + n / 7);
+        check_count(logits, n, n);
+        check_count(logits, n, n + 5);
+        uint32_t backwards[N_CAP];
+        for (uint32_t i = 0; i < n_sorted; i++)
+            backwards[i] = sorted[n_sorted - 1 - i];
+        candidates_sort(logits, backwards, n_sorted);
+        assert_memory_equal(backwards, sorted, n_sorted * sizeof(*sorted));
     }
 }
 

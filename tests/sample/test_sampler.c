@@ -4,11 +4,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "base/clock.h"
 #include "base/hash.h"
 #include "base/memory.h"
 #include "helpers/cm.h"
 #include "helpers/sampling_golden.h"
+#include "sample/candidates.h"
 #include "sample/rng.h"
 
 static struct sampler *make_sampler(uint32_t vocab_size)
@@ -193,7 +193,7 @@ static void test_cuts_of_equals(void **state)
     check_kept_of_equals(&params, 7);
     params.top_p = 0.5f; // of the seven: 3.5
     check_kept_of_equals(&params, 4);
-    params.top_k = 0; // of all; past the first round of ordering
+    params.top_k = 0; // of all
     check_kept_of_equals(&params, 100);
     params.top_p = 0.0f;
     check_kept_of_equals(&params, 1);
@@ -202,6 +202,47 @@ static void test_cuts_of_equals(void **state)
     check_kept_of_equals(&params, 200);
     params.token_cap = 10;
     check_kept_of_equals(&params, 10);
+}
+
+/* A long, flat tail: the kept prefix, worked out by sorting everything, is what is drawn from. */
+static void test_top_p_of_many(void **state)
+{
+    (void)state;
+    enum { N = 4000 };
+    float *logits = xcalloc(N, sizeof(*logits));
+    uint32_t *order = xcalloc(N, sizeof(*order)), *place = xcalloc(N, sizeof(*place));
+    fill_logits(logits, N, 3, 2.0);
+    for (uint32_t i = 0; i < N; i++)
+        order[i] = i;
+    candidates_sort(logits, order, N);
+    struct sampling_params params;
+    sampling_params_init(&params);
+    params.temperature = 1.3f;
+    double whole = 0.0, sum = 0.0;
+    for (uint32_t i = 0; i < N; i++) {
+        place[order[i]] = i;
+        whole += exp(((double)logits[i] - (double)logits[order[0]]) / 1.3);
+    }
+    uint32_t n_kept = 0;
+    params.top_p = 0.8f;
+    for (; sum < 0.8 * whole; n_kept++)
+        sum += exp(((double)logits[order[n_kept]] - (double)logits[order[0]]) / 1.3);
+    assert_in_range(n_kept, 300, N / 2);
+
+    struct sampler *sampler = make_sampler(N);
+    const struct sampler_row row = { .logits = logits, .params = &params };
+    uint32_t deepest = 0;
+    for (params.seed = 0; params.seed < 3000; params.seed++) {
+        const uint32_t at = place[draw(sampler, &row)];
+        assert_true(at < n_kept + 1); // one for a border that rounding may move
+        if (at > deepest)
+            deepest = at;
+    }
+    assert_true(deepest > n_kept * 9 / 10);
+    sampler_free(sampler);
+    free(place);
+    free(order);
+    free(logits);
 }
 
 static void test_position_and_seed(void **state)
@@ -317,7 +358,7 @@ static void test_pinned_run(void **state)
     }
     char hex[17];
     hash_hex(hash_stream_value(hash), hex);
-    assert_string_equal(hex, "f54200e35e8ba7f1");
+    assert_string_equal(hex, "cea936ae432b5058");
     hash_stream_free(hash);
     sampler_free(sampler);
     free(logits);
@@ -326,10 +367,11 @@ static void test_pinned_run(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_distributions),     cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_greedy_ties),       cmocka_unit_test(test_cuts_of_equals),
-        cmocka_unit_test(test_position_and_seed), cmocka_unit_test(test_bad_logits),
-        cmocka_unit_test(test_bad_sizes),         cmocka_unit_test(test_pinned_run),
+        cmocka_unit_test(test_distributions), cmocka_unit_test(test_logprobs),
+        cmocka_unit_test(test_greedy_ties),   cmocka_unit_test(test_cuts_of_equals),
+        cmocka_unit_test(test_top_p_of_many), cmocka_unit_test(test_position_and_seed),
+        cmocka_unit_test(test_bad_logits),    cmocka_unit_test(test_bad_sizes),
+        cmocka_unit_test(test_pinned_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
