@@ -13,7 +13,7 @@
 /* One row a command: extern in the block, then in the list. */
 extern const struct command command_bench;
 extern const struct command command_help;
-extern const struct command command_tokenize, command_detokenize;
+extern const struct command command_tokenize, command_detokenize, command_template;
 extern const struct command command_shard, command_shard_verify;
 
 const struct command *const commands[] = {
@@ -21,6 +21,7 @@ const struct command *const commands[] = {
     &command_shard_verify,
     &command_tokenize,
     &command_detokenize,
+    &command_template,
     &command_bench,
     &command_help,
     NULL,

@@ -68,7 +68,6 @@ bool traced_origin(struct traced text, size_t offset, size_t *end);
 struct traced_builder {
     struct arena *arena;
     struct traced_store *store;
-    size_t first;    // of the text being written, in the store
     size_t size_cap; // bytes of the text
     bool overflowed; // size_cap would have been passed
     bool exhausted;  // the arena was full

@@ -74,7 +74,7 @@ struct value {
         struct value_loop *loop;
         struct value_cycler *cycler; // of cyclers and joiners
         const struct value_slice *slice;
-        const char *missing; // of undefined: the name that was looked for, or NULL
+        const char *missing; // of undefined: the sentence that using it raises, or NULL
     };
 };
 
