@@ -1,0 +1,99 @@
+/* run: one model, one process, one API. What `worker` does over several machines, with a pipeline
+ * of one stage. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/command.h"
+#include "cli/model_path.h"
+#include "cli/serve.h"
+
+static struct run_options {
+    struct serve_options serve;
+    struct pipeline_options pipeline;
+    struct model_path_options source;
+} chosen;
+
+static const struct option_row engine_rows[] = {
+    OPTION_TEXT(struct run_options, pipeline.engine.engine, "engine", "NAME",
+                "what runs the layers; `cascadia engines` lists them"),
+    OPTION_TEXT(struct run_options, pipeline.engine.device, "device", "NAME",
+                "what the engine runs on"),
+    OPTION_U32(struct run_options, pipeline.engine.ctx_size, "ctx-size", "N", 0, 16777216,
+               "longest prompt and answer together; 0: the model's own, at most 8192"),
+    OPTION_BYTES(struct run_options, pipeline.engine.kv_memory_bytes, "kv-memory",
+                 "memory for keys and values that all requests share; 0: a default"),
+    OPTION_U32(struct run_options, pipeline.engine.max_sequences, "parallel", "N", 0, 1024,
+               "requests that run at once; 0: 16"),
+    OPTION_U32(struct run_options, pipeline.engine.threads, "threads", "N", 0, 1024,
+               "threads; 0: one a processor"),
+    OPTION_BOOL(struct run_options, pipeline.insecure, "insecure",
+                "allows a --host beyond this machine, in the clear"),
+    OPTION_TEXT(struct run_options, source.quantization, "quantization", "FORMAT",
+                "of a float source, on first use: int4, int4-asym, int8, f16, bf16 or f32"),
+    OPTION_U32(struct run_options, source.group_size, "group-size", "N", 0, 128,
+               "weights that share a scale, on first use: 32, 64 or 128"),
+    OPTION_END,
+};
+
+static size_t run_tables(struct option_table *tables, size_t cap)
+{
+    must(cap >= 2);
+    chosen = (struct run_options){ .pipeline = { .engine = { .engine = "native", .device = "cpu" },
+                                                 .total = 1 } };
+    serve_options_init(&chosen.serve);
+    tables[0] = (struct option_table){ "the API", serve_rows, &chosen.serve };
+    tables[1] = (struct option_table){ "the model", engine_rows, &chosen };
+    return 2;
+}
+
+static bool engine_exists(const char *name)
+{
+    for (size_t i = 0; engines[i] != NULL; i++) {
+        if (strcmp(engines[i]->name, name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int run(const struct command *command, int argc, char **argv)
+{
+    const char *words[1];
+    size_t n_words;
+    struct err err = { 0 };
+
+    if (!command_parse(command, argc, argv, words, 1, 1, &n_words))
+        return 2;
+    /* The mock model is no file. An engine that is not there is engine_open's to refuse, and no
+     * reason to quantise first. */
+    const char *const engine = chosen.pipeline.engine.engine;
+    const bool takes_path = strcmp(engine, "mock") == 0 || !engine_exists(engine);
+    chosen.source.threads = chosen.pipeline.engine.threads;
+    char *const shard = takes_path ? NULL : model_path_shard(words[0], &chosen.source, &err);
+    if (shard == NULL && !takes_path)
+        return command_failed(command, &err);
+    chosen.pipeline.engine.model = takes_path ? words[0] : shard;
+    const bool good = serve(&chosen.serve, &chosen.pipeline, words[0], &err);
+    free(shard);
+    return good ? 0 : command_failed(command, &err);
+}
+
+const struct command command_run = {
+    .name = "run",
+    .usage = "MODEL [options]",
+    .summary = "serves a model on this machine, in one process",
+    .help =
+        "MODEL is a GGUF file, a Hugging Face directory or a shard directory (cascadia shard). "
+        "The\n"
+        "first two are quantised on first use into ~/.cache/cascadia/shards. With --engine mock "
+        "it\n"
+        "is mock-model, which says the last message back and needs no file.\n"
+        "\n"
+        "  cascadia run SmolLM2-135M-Instruct.Q4_1.gguf\n"
+        "  cascadia run ./Qwen3-0.6B --port 8080 --ctx-size 4096\n"
+        "  cascadia run mock-model --engine mock\n"
+        "\n"
+        "SIGINT or SIGTERM stops it: running requests may finish within --drain-timeout; a second\n"
+        "one ends it at once.\n",
+    .run = run,
+    .options = run_tables,
+};
