@@ -25,6 +25,11 @@ struct json *json_parse(struct str text, struct err *err)
     json_error_t error;
     size_t flags = JSON_REJECT_DUPLICATES | JSON_DECODE_ANY | JSON_ALLOW_NUL;
     json_t *document = json_loadb(text.data ? text.data : "", text.size, flags, &error);
+    /* Integers past int64 are legal JSON and real files hold them (tokenizer_config.json says
+     * model_max_length 1e30, digit by digit): such a document has all its numbers as reals. */
+    if (!document && json_error_code(&error) == json_error_numeric_overflow)
+        document = json_loadb(text.data ? text.data : "", text.size,
+                              flags | JSON_DECODE_INT_AS_REAL, &error);
     if (!document) {
         err_set(err, ERR_FORMAT, "not valid JSON: %s (line %d, column %d)", error.text, error.line,
                 error.column);
