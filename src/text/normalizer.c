@@ -120,6 +120,14 @@ static uint8_t mark_of(const struct step *step, size_t first, size_t last)
     return !memchr(step->in.marks + first, 0, last - first);
 }
 
+/* 0 for what Unicode 9 does not know as a mark. */
+static unsigned combining_class(int32_t code)
+{
+    if (!(unicode_properties((uint32_t)code) & UNICODE_UNSTABLE))
+        return 0;
+    return (unsigned)utf8proc_get_property(code)->combining_class;
+}
+
 /* A stable sort of each run of marks by their combining class. */
 static void order_marks(int32_t *codes, int32_t *sorted, size_t n)
 {
@@ -127,7 +135,7 @@ static void order_marks(int32_t *codes, int32_t *sorted, size_t n)
         size_t counts[257] = { 0 };
         size_t last = first;
         for (; last < n; last++) {
-            const utf8proc_propval_t class = utf8proc_get_property(codes[last])->combining_class;
+            const unsigned class = combining_class(codes[last]);
             if (class == 0)
                 break;
             counts[class + 1]++;
@@ -136,7 +144,7 @@ static void order_marks(int32_t *codes, int32_t *sorted, size_t n)
             for (size_t class = 1; class < 257; class ++)
                 counts[class] += counts[class - 1];
             for (size_t i = first; i < last; i++)
-                sorted[counts[utf8proc_get_property(codes[i])->combining_class]++] = codes[i];
+                sorted[counts[combining_class(codes[i])]++] = codes[i];
             memcpy(&codes[first], sorted, (last - first) * sizeof codes[0]);
         }
         first = last + 1;
@@ -161,6 +169,10 @@ static void emit_normal(struct step *step, size_t first, size_t last, utf8proc_o
     for (size_t at = first; at < last; at += size) {
         codes_reserve(scratch, n + DECOMPOSITION_CAP);
         const uint32_t code = unicode_next(step->in.text.data + at, &size);
+        if (!(unicode_properties(code) & (UNICODE_UNSTABLE | UNICODE_DECOMPOSES))) {
+            scratch->codes[n++] = (int32_t)code;
+            continue;
+        }
         int boundary_class = 0;
         const utf8proc_ssize_t added = utf8proc_decompose_char(
             (int32_t)code, scratch->codes + n, DECOMPOSITION_CAP, options, &boundary_class);
@@ -193,11 +205,8 @@ static bool normal_form(struct step *step, enum normalizer_kind kind)
     for (size_t at = 0; at <= text.size;) {
         unsigned size = 1;
         unsigned properties = 0;
-        bool ascii = true;
-        if (at < text.size) {
+        if (at < text.size)
             properties = unicode_properties(unicode_next(text.data + at, &size));
-            ascii = size == 1;
-        }
         if (!(properties & UNICODE_UNSTABLE)) {
             if (touched) {
                 emit_same(step, done, cluster);
@@ -205,7 +214,7 @@ static bool normal_form(struct step *step, enum normalizer_kind kind)
                 done = at;
             }
             cluster = at;
-            touched = kind != NORMALIZER_NFC && !ascii;
+            touched = kind != NORMALIZER_NFC && (properties & UNICODE_DECOMPOSES);
         } else {
             touched = true;
         }

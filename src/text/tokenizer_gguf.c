@@ -39,7 +39,6 @@ static const struct scheme schemes[] = {
     { .names = "glm4", .scan = "llama3", .ignore_merges = true },
     { .names = "qwen2 deepseek-r1-qwen megrez", .scan = "qwen2", .nfc = true },
     { .names = "stablelm2", .scan = "qwen2" },
-    { .names = "qwen35", .scan = "qwen35", .nfc = true },
     { .names = "tekken", .scan = "tekken", .ignore_merges = true, .add_bos = true },
     { .names = "gpt-4o llama4", .scan = "o200k" },
     { .names = "gpt-2 phi-2 mpt olmo jais exaone4", .scan = "gpt2" },

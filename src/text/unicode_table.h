@@ -1,4 +1,7 @@
-/* What tokenizers ask about a code point, by Unicode 16: one table look-up. Any thread. */
+/* What tokenizers ask about a code point: one table look-up. Any thread.
+ *
+ * Classes are those of Unicode 16, normalisation is that of Unicode 9, as in Hugging Face's
+ * tokenizers: characters that came after 9 are stable and do not decompose. */
 #ifndef CASCADIA_TEXT_UNICODE_TABLE_H
 #define CASCADIA_TEXT_UNICODE_TABLE_H
 
@@ -16,6 +19,7 @@ enum unicode_property {
     UNICODE_SPACE = 1 << 7,       // White_Space
     UNICODE_WORD = 1 << 8,        // \w: Alphabetic, M, Nd, Pc, Join_Control
     UNICODE_UNSTABLE = 1 << 9,    // NFC may change it, or any form join it to what is before it
+    UNICODE_DECOMPOSES = 1 << 10, // NFKD changes it
     UNICODE_LETTER = UNICODE_UPPER | UNICODE_LOWER | UNICODE_CASELESS,
 };
 
