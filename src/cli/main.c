@@ -15,6 +15,7 @@ extern const struct command command_bench;
 extern const struct command command_help;
 extern const struct command command_tokenize, command_detokenize, command_template;
 extern const struct command command_shard, command_shard_verify;
+extern const struct command command_eval_logits, command_eval_perplexity, command_engines;
 
 const struct command *const commands[] = {
     &command_shard,
@@ -23,6 +24,9 @@ const struct command *const commands[] = {
     &command_detokenize,
     &command_template,
     &command_bench,
+    &command_eval_logits,
+    &command_eval_perplexity,
+    &command_engines,
     &command_help,
     NULL,
 };

@@ -29,6 +29,14 @@ char *model_path_cache(struct err *err)
     return NULL;
 }
 
+char *model_path_record(struct err *err)
+{
+    char *root = model_path_cache(err);
+    char *directory = root ? shard_cache_record_dir(root) : NULL;
+    free(root);
+    return directory;
+}
+
 char *model_path_shard(const char *model, const struct model_path_options *options, struct err *err)
 {
     char *root = model_path_cache(err);

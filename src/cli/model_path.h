@@ -16,6 +16,10 @@ struct model_path_options {
 /* $XDG_CACHE_HOME/cascadia, or ~/.cache/cascadia; caller frees. ERR_NOT_FOUND: neither is set. */
 char *model_path_cache(struct err *err);
 
+/* Where it is remembered which shard content was checked (engine_options.record_dir); caller frees.
+ * NULL and ERR_NOT_FOUND like model_path_cache. */
+char *model_path_record(struct err *err);
+
 /* A shard directory is itself; a GGUF file or a Hugging Face directory is quantised into the cache
  * on first use, with progress on stderr, and can be stopped with SIGINT. `options` NULL: the
  * defaults. Caller frees; NULL on failure. */

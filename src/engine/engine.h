@@ -32,7 +32,9 @@ struct engine_options {
     uint32_t max_sequences;          // slots; 0: 16
     uint32_t threads;                // 0: one a processor
     enum engine_kv_type kv_type;     // default: f32 with float weights, else f16
-    const char *isa;                 // NULL: the best there is; "scalar", "avx2", "avx512"
+    const char
+        *record_dir; // where to remember which content was checked; NULL: checks at each open
+    const char *isa; // NULL: the best there is; "scalar", "avx2", "avx512"
 };
 
 /* Filled by open; agreed between stages in the handshake. */

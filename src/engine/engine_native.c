@@ -70,6 +70,7 @@ static bool native_open(struct engine *engine, const struct engine_options *opti
         .max_sequences = options->max_sequences,
         .threads = options->threads,
         .kv = kv_types[options->kv_type],
+        .record_dir = options->record_dir,
     };
     if (options->model == NULL) {
         return err_set(err, ERR_ARGUMENT, "no model is named");

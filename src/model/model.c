@@ -83,11 +83,13 @@ static bool choose_range(struct model *model, const struct model_options *option
     return true;
 }
 
-static bool open_weights(struct model *model, const char *directory, struct err *err)
+static bool open_weights(struct model *model, const char *directory, const char *record_dir,
+                         struct err *err)
 {
     const struct weights_options options = {
         .layer_first = model->info.layer_first,
         .layer_end = model->info.layer_end,
+        .record_dir = record_dir,
     };
     model->weights = weights_open(directory, &options, err);
     if (model->weights == NULL) {
@@ -248,7 +250,7 @@ static bool open_all(struct model *model, const char *directory,
 {
     model->kernel = options->kernel != NULL ? options->kernel : kernel_best();
     if (!model_config_read(&model->config, directory, err) || !choose_range(model, options, err) ||
-        !open_weights(model, directory, err)) {
+        !open_weights(model, directory, options->record_dir, err)) {
         return false;
     }
     model->team = team_new(options->threads, err);

@@ -27,6 +27,7 @@ struct model_options {
     uint32_t threads;            // 0: one a processor
     enum model_kv kv;            // default: f32 with float weights, else f16
     const struct kernel *kernel; // NULL: the best one
+    const char *record_dir;      // see weights_options
 };
 
 struct model_info {

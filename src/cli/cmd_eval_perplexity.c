@@ -1,0 +1,179 @@
+/* eval perplexity: how well a model foretells a text, computed as llama-perplexity does, so that
+ * the two can be compared: the text is cut into windows, each is run from an empty cache, its first
+ * id replaced by BOS where the model begins texts with one, and the second half of its ids counts.
+ */
+#include "cli/command.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/file.h"
+#include "base/memory.h"
+#include "base/progress.h"
+#include "cli/eval.h"
+#include "shard/tokenizer_source.h"
+#include "text/tokenizer.h"
+
+struct perplexity_options {
+    uint32_t window;
+    bool quiet;
+};
+
+static struct perplexity_options options;
+static struct eval_options shared;
+
+static const struct option_row rows[] = {
+    OPTION_U32(struct perplexity_options, window, "window", "N", 4, 1 << 20,
+               "ids of a window; the second half of each is counted"),
+    OPTION_BOOL(struct perplexity_options, quiet, "quiet", "no progress"),
+    OPTION_END,
+};
+
+static size_t perplexity_tables(struct option_table *tables, size_t cap)
+{
+    must(cap >= 2);
+    options = (struct perplexity_options){ .window = 512 };
+    eval_options_init(&shared);
+    tables[0] = (struct option_table){ .rows = rows, .target = &options };
+    tables[1] = (struct option_table){ .rows = eval_rows, .target = &shared };
+    return 2;
+}
+
+/* The ids of a file; *bos is the id that begins every window, or -1. */
+static bool read_text(const char *model, const char *path, struct token_list *ids, int32_t *bos,
+                      struct err *err)
+{
+    struct tokenizer *tokenizer = tokenizer_source_load(model, err);
+    struct buf text;
+    uint32_t first;
+    if (tokenizer == NULL) {
+        return false;
+    }
+    buf_init(&text, TOKENIZER_TEXT_BYTES_CAP);
+    bool ok = file_read(path, &text, err);
+    if (ok) {
+        const struct tokenizer_segment segment = { .text = buf_view(&text) };
+        const struct tokenizer_encode_options how = { .add_special = true };
+        ok = tokenizer_encode(tokenizer, &segment, 1, &how, ids, err);
+    }
+    const bool has_bos =
+        ok && ids->n_ids > 0 && tokenizer_bos(tokenizer, &first) && ids->ids[0] == first;
+    *bos = has_bos ? (int32_t)first : -1;
+    buf_release(&text);
+    tokenizer_free(tokenizer);
+    return ok;
+}
+
+struct counting {
+    const int32_t *ids; // of the window
+    uint32_t n_ids, vocab_size;
+    double loss; // sum of -ln p
+    double loss_squared;
+    uint64_t n_counted;
+};
+
+static bool count_row(void *context, uint32_t position, const float *logits, struct err *err)
+{
+    struct counting *counting = context;
+    double sum = 0;
+    float largest = logits[0];
+    (void)err;
+    if (position + 1 == counting->n_ids) {
+        return true; // nothing follows it in the window
+    }
+    for (uint32_t i = 1; i < counting->vocab_size; i++) {
+        largest = logits[i] > largest ? logits[i] : largest;
+    }
+    for (uint32_t i = 0; i < counting->vocab_size; i++) {
+        sum += exp((double)logits[i] - (double)largest);
+    }
+    const double next = (double)logits[counting->ids[position + 1]];
+    const double loss = log(sum) + (double)largest - next;
+    counting->loss += loss;
+    counting->loss_squared += loss * loss;
+    counting->n_counted++;
+    return true;
+}
+
+static bool run_windows(struct eval *eval, const struct token_list *text, int32_t bos,
+                        struct counting *counting, struct err *err)
+{
+    const uint32_t window = options.window;
+    const size_t n_windows = text->n_ids / window;
+    int32_t *ids = xcalloc(window, sizeof(*ids));
+    struct progress progress;
+    bool ok = true;
+    counting->ids = ids;
+    counting->n_ids = window;
+    counting->vocab_size = eval->vocab_size;
+    progress_start(&progress, "perplexity", "ids", n_windows * window, options.quiet);
+    for (size_t w = 0; ok && w < n_windows; w++) {
+        for (uint32_t i = 0; i < window; i++) {
+            ids[i] = (int32_t)text->ids[w * window + i];
+        }
+        ids[0] = bos >= 0 ? bos : ids[0];
+        ok = eval_run(eval, ids, window, window / 2, count_row, counting, err);
+        progress_add(&progress, window);
+    }
+    progress_finish(&progress);
+    free(ids);
+    return ok;
+}
+
+static bool print_result(const struct counting *counting, size_t n_windows, struct err *err)
+{
+    const double n = (double)counting->n_counted;
+    const double mean = counting->loss / n;
+    const double variance = counting->loss_squared / n - mean * mean;
+    printf("%zu windows of %u ids, %llu counted, standard error %.4f\nperplexity %.4f\n", n_windows,
+           options.window, (unsigned long long)counting->n_counted,
+           exp(mean) * sqrt(variance > 0 && n > 1 ? variance / (n - 1) : 0), exp(mean));
+    return (fflush(stdout) == 0 && !ferror(stdout)) ||
+           err_set_errno(err, "cannot write the figure");
+}
+
+static bool evaluate(const char *model, const char *path, struct err *err)
+{
+    struct token_list text;
+    struct counting counting = { 0 };
+    int32_t bos;
+    struct eval *eval = xcalloc(1, sizeof(*eval));
+    token_list_init(&text, TOKENIZER_TEXT_BYTES_CAP + 64);
+    bool ok = read_text(model, path, &text, &bos, err);
+    if (ok && text.n_ids < options.window) {
+        ok = err_set(err, ERR_ARGUMENT, "%s has %zu ids: less than a window of %u", path,
+                     text.n_ids, options.window);
+    }
+    ok = ok && eval_open(eval, model, &shared, options.window, err) &&
+         run_windows(eval, &text, bos, &counting, err) &&
+         print_result(&counting, text.n_ids / options.window, err);
+    eval_close(eval);
+    free(eval);
+    token_list_release(&text);
+    return ok;
+}
+
+static int perplexity_run(const struct command *command, int argc, char **argv)
+{
+    const char *words[2];
+    size_t n_words;
+    struct err err;
+    if (!command_parse(command, argc, argv, words, 2, 2, &n_words)) {
+        return 2;
+    }
+    return evaluate(words[0], words[1], &err) ? 0 : command_failed(command, &err);
+}
+
+const struct command command_eval_perplexity = {
+    .name = "eval perplexity",
+    .usage = "MODEL TEXTFILE [--window 512] [options]",
+    .summary = "measure how well a model foretells a text",
+    .help =
+        "Windows of the text are run each from an empty cache, BOS first where the model has\n"
+        "one; the second half of each is counted, as llama-perplexity does. The last line ends\n"
+        "with the figure.\n\n"
+        "  cascadia eval perplexity model.gguf text.txt\n",
+    .run = perplexity_run,
+    .options = perplexity_tables,
+};

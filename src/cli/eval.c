@@ -1,0 +1,186 @@
+/* Stages are engines over ranges of layers, and what one gives the next takes: the carry of the
+ * pipeline without its links. Logits are wanted in chunks of few rows, because a row of them is as
+ * long as the vocabulary. */
+#include "cli/eval.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/memory.h"
+#include "cli/model_path.h"
+#include "shard/split.h"
+#include "weights/manifest.h"
+
+#define EVAL_ROWS 128u
+
+const struct option_row eval_rows[] = {
+    OPTION_TEXT(struct eval_options, quantization, "quantization", "FORMAT",
+                "int4, int4-asym, int8, f16, bf16 or f32: what a float model becomes; of a shard, "
+                "what it must be"),
+    OPTION_U32(struct eval_options, group_size, "group-size", "32|64|128", 32, 128,
+               "values that share a scale"),
+    OPTION_U32(struct eval_options, stages, "stages", "N", 1, EVAL_STAGES_CAP,
+               "cut the layers into N even stages; the result is the same"),
+    OPTION_U32(struct eval_options, threads, "threads", "N", 0, 256,
+               "threads (0: one a processor)"),
+    OPTION_TEXT(struct eval_options, isa, "isa", "scalar|avx2|avx512",
+                "instruction set (default: the best there is)"),
+    OPTION_U32(struct eval_options, ctx_size, "ctx-size", "N", 0, 1 << 28,
+               "the context that the model is opened with (0: as long as the text)"),
+    OPTION_CHOICE(struct eval_options, kv_type, "kv-type", "f32|f16",
+                  "how keys and values are kept (default: f32 with float weights, else f16)"),
+    OPTION_END,
+};
+
+void eval_options_init(struct eval_options *options)
+{
+    *options = (struct eval_options){ .group_size = 32, .stages = 1 };
+}
+
+static char *find_shard(const char *model, const struct eval_options *options, struct err *err)
+{
+    const struct model_path_options path = {
+        .quantization = options->quantization,
+        .group_size = options->group_size,
+        .threads = options->threads,
+    };
+    return model_path_shard(model, &path, err);
+}
+
+static bool read_split(const char *shard, uint32_t n_stages, struct split *split, struct err *err)
+{
+    struct manifest manifest;
+    if (!manifest_read(&manifest, shard, err)) {
+        return false;
+    }
+    const bool ok = split_even(manifest.n_layers, n_stages, split, err);
+    manifest_release(&manifest);
+    return ok;
+}
+
+static bool open_stage(struct eval *eval, const struct engine_options *options, struct err *err)
+{
+    const uint32_t stage = eval->n_stages;
+    struct engine_info *info = &eval->infos[stage];
+    if (!engine_open(&eval->engines[stage], options, info, err)) {
+        return false;
+    }
+    eval->n_stages++;
+    const size_t width = engine_is_last(info) ? info->vocab_size : info->carry;
+    return batch_init(&eval->outputs[stage], info->max_rows, info->max_rows * width, err);
+}
+
+static bool open_stages(struct eval *eval, const char *shard, const char *record_dir,
+                        const struct eval_options *options, uint32_t n_positions, struct err *err)
+{
+    struct split *split = xcalloc(1, sizeof(*split));
+    struct engine_options engine = {
+        .model = shard,
+        .record_dir = record_dir,
+        .engine = "native",
+        .ctx_size = options->ctx_size != 0 ? options->ctx_size : n_positions,
+        .max_rows = EVAL_ROWS,
+        .max_sequences = 1,
+        .threads = options->threads,
+        .isa = options->isa,
+        .kv_type = options->kv_type == NULL               ? ENGINE_KV_DEFAULT
+                   : strcmp(options->kv_type, "f32") == 0 ? ENGINE_KV_F32
+                                                          : ENGINE_KV_F16,
+    };
+    bool ok = read_split(shard, options->stages, split, err);
+    for (uint32_t stage = 0; ok && stage < split->n_stages; stage++) {
+        engine.layer_first = split->stages[stage].layer_first;
+        engine.layer_end = split->stages[stage].layer_end;
+        ok = open_stage(eval, &engine, err);
+    }
+    free(split);
+    return ok && batch_init(&eval->input, EVAL_ROWS, 0, err);
+}
+
+bool eval_open(struct eval *eval, const char *model, const struct eval_options *options,
+               uint32_t n_positions, struct err *err)
+{
+    *eval = (struct eval){ 0 };
+    char *shard = find_shard(model, options, err);
+    char *record_dir = shard != NULL ? model_path_record(err) : NULL;
+    const bool ok =
+        record_dir != NULL && open_stages(eval, shard, record_dir, options, n_positions, err);
+    free(shard);
+    free(record_dir);
+    if (!ok) {
+        eval_close(eval);
+        return false;
+    }
+    eval->vocab_size = eval->infos[0].vocab_size;
+    eval->ctx_size = eval->infos[0].ctx_size;
+    return true;
+}
+
+void eval_close(struct eval *eval)
+{
+    for (uint32_t stage = 0; stage < EVAL_STAGES_CAP; stage++) {
+        engine_close(&eval->engines[stage]);
+        batch_release(&eval->outputs[stage]);
+    }
+    batch_release(&eval->input);
+    *eval = (struct eval){ 0 };
+}
+
+static bool check_ids(const struct eval *eval, const int32_t *ids, uint32_t n_ids, struct err *err)
+{
+    if (n_ids > eval->ctx_size) {
+        return err_set(err, ERR_ARGUMENT, "%u ids do not fit a context of %u", n_ids,
+                       eval->ctx_size);
+    }
+    for (uint32_t i = 0; i < n_ids; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= eval->vocab_size) {
+            return err_set(err, ERR_ARGUMENT, "id %d, the %u-th, is not one of %u", ids[i], i + 1,
+                           eval->vocab_size);
+        }
+    }
+    return true;
+}
+
+static const struct batch *run_stages(struct eval *eval, struct err *err)
+{
+    const struct batch *at = &eval->input;
+    for (uint32_t stage = 0; stage < eval->n_stages; stage++) {
+        struct engine *engine = &eval->engines[stage];
+        if (!engine->ops->step(engine, at, &eval->outputs[stage], err)) {
+            return NULL;
+        }
+        at = &eval->outputs[stage];
+    }
+    return at;
+}
+
+bool eval_run(struct eval *eval, const int32_t *ids, uint32_t n_ids, uint32_t first,
+              eval_sink *sink, void *context, struct err *err)
+{
+    if (!check_ids(eval, ids, n_ids, err)) {
+        return false;
+    }
+    for (uint32_t from = 0; from < n_ids; from += eval->input.n_rows) {
+        const uint32_t left = n_ids - from;
+        eval->input.id++;
+        eval->input.n_rows = left < EVAL_ROWS ? left : EVAL_ROWS;
+        for (uint32_t row = 0; row < eval->input.n_rows; row++) {
+            eval->input.rows[row] = (struct row){
+                .position = from + row,
+                .token = ids[from + row],
+                .flags = from + row >= first ? ROW_LOGITS : 0,
+            };
+        }
+        const struct batch *out = run_stages(eval, err);
+        if (out == NULL) {
+            return false;
+        }
+        const uint32_t position = from + eval->input.n_rows - out->n_logits;
+        for (uint32_t i = 0; i < out->n_logits; i++) {
+            if (!sink(context, position + i, out->values + (size_t)i * eval->vocab_size, err)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}

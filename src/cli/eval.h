@@ -1,0 +1,47 @@
+/* What the eval commands share: a model of any kind, opened as one or more stages in this process,
+ * and texts of ids run through it. One thread. */
+#ifndef CASCADIA_CLI_EVAL_H
+#define CASCADIA_CLI_EVAL_H
+
+#include "base/err.h"
+#include "base/option.h"
+#include "engine/engine.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define EVAL_STAGES_CAP 64u
+
+struct eval_options {
+    const char *quantization, *isa, *kv_type;
+    uint32_t group_size, stages, threads, ctx_size;
+};
+
+extern const struct option_row eval_rows[]; // of struct eval_options
+
+void eval_options_init(struct eval_options *options);
+
+struct eval {
+    struct engine engines[EVAL_STAGES_CAP];
+    struct engine_info infos[EVAL_STAGES_CAP];
+    struct batch outputs[EVAL_STAGES_CAP];
+    struct batch input;
+    uint32_t n_stages;
+    uint32_t vocab_size, ctx_size;
+};
+
+/* `model`: a GGUF file, a Hugging Face directory or a shard directory; the first two become a shard
+ * in the user's cache. n_positions: the context when the options name none. */
+bool eval_open(struct eval *eval, const char *model, const struct eval_options *options,
+               uint32_t n_positions, struct err *err);
+void eval_close(struct eval *eval); // zeroed values are fine
+
+/* Takes the logits of one position; false and `err` to stop. */
+typedef bool eval_sink(void *context, uint32_t position, const float *logits, struct err *err);
+
+/* Runs ids[n_ids] as a text of its own and hands the logits of positions from `first` on to `sink`,
+ * in order. ERR_ARGUMENT: an id that is not one, or more ids than the context. */
+bool eval_run(struct eval *eval, const int32_t *ids, uint32_t n_ids, uint32_t first,
+              eval_sink *sink, void *context, struct err *err);
+
+#endif
