@@ -149,13 +149,14 @@ static bool index_value(struct jinja_eval *eval, struct value object, int64_t in
     return jinja_work(eval, text.size);
 }
 
-/* What Python's object[key] gives; not found where it raises a TypeError or LookupError. */
+/* What Python's object[key] gives; not found where it raises a TypeError or LookupError, which the
+ * sandbox takes as undefined. Slices do not pass through the sandbox, so theirs are raised. */
 static bool own_item(struct jinja_eval *eval, struct value object, struct value key,
                      struct value *out, bool *found)
 {
     int64_t index;
     *found = false;
-    if (object.type == VALUE_DICT) {
+    if (object.type == VALUE_DICT && key.type != VALUE_SLICE) {
         const struct value *item = value_dict_find(&object, key);
         *found = item != NULL;
         if (item)
@@ -163,9 +164,6 @@ static bool own_item(struct jinja_eval *eval, struct value object, struct value 
         return true;
     }
     if (key.type == VALUE_SLICE) {
-        if (object.type != VALUE_STRING && object.type != VALUE_LIST &&
-            object.type != VALUE_TUPLE && object.type != VALUE_RANGE)
-            return true;
         *found = true;
         return jinja_slice(eval, object, key.slice, out);
     }
@@ -286,13 +284,14 @@ static bool slice_range(struct jinja_eval *eval, const struct value_range *range
 bool jinja_slice(struct jinja_eval *eval, struct value object, const struct value_slice *slice,
                  struct value *out)
 {
-    size_t length;
+    size_t length = 0;
     struct bounds bounds;
+    if (object.type != VALUE_STRING && object.type != VALUE_LIST && object.type != VALUE_TUPLE &&
+        object.type != VALUE_RANGE)
+        return jinja_raise(eval, "'%s' object cannot be sliced", jinja_type_name(object));
     jinja_length(object, &length);
-    if (!find_bounds(slice, (int64_t)length, &bounds)) {
-        *out = jinja_undefined("slice indices must be integers or None");
-        return true;
-    }
+    if (!find_bounds(slice, (int64_t)length, &bounds))
+        return jinja_raise(eval, "slice indices must be integers or None");
     if (bounds.step == 0)
         return jinja_raise(eval, "slice step cannot be zero");
     if (object.type == VALUE_STRING)

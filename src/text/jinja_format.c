@@ -262,8 +262,11 @@ bool jinja_format_percent(struct jinja_eval *eval, struct value format, struct v
         if ((!named && !next_value(&percent, &value)) || !add_value(&percent, &spec, value))
             return false;
     }
+    /* Python lets what has an index operator pass, used or not. */
+    bool indexed = args.type == VALUE_DICT || args.type == VALUE_LIST || args.type == VALUE_RANGE ||
+                   args.type == VALUE_UNDEFINED;
     size_t given = args.type == VALUE_TUPLE ? args.list->size : 1;
-    if (percent.used < given && args.type != VALUE_DICT && args.type != VALUE_LIST)
+    if (percent.used < given && !indexed)
         return jinja_raise(eval, "not all arguments converted during string formatting");
     if (!jinja_work(eval, text.size) || !jinja_text_end(eval, &percent.out, out))
         return false;

@@ -206,10 +206,7 @@ static bool split_at_space(struct jinja_eval *eval, struct value self, int64_t c
             return false;
         at = skip_space(text, end, true);
     }
-    struct value rest = value_text(jinja_piece(self, at, text.size));
-    if (at == text.size || !jinja_strip(eval, rest, value_none(), SIDE_RIGHT, &rest))
-        return at == text.size;
-    return add_piece(eval, self, at, at + traced_size(rest.string), list);
+    return at == text.size || add_piece(eval, self, at, text.size, list);
 }
 
 static bool split_at_text(struct jinja_eval *eval, struct value self, struct str separator,

@@ -314,9 +314,10 @@ static bool repeat_string(struct jinja_eval *eval, struct value string, int64_t 
         return string_room(eval, SIZE_MAX);
     if (count > 0 && !jinja_work(eval, size * (size_t)count))
         return false;
-    if (size > 0 && count > 0 && !jinja_steps(eval, (size_t)count / 8))
+    if (size > 0 && count > 0 && !jinja_steps(eval, (size_t)count / 64))
         return false;
     jinja_text_begin(eval, &text);
+    traced_reserve(&text, count > 0 ? size * (size_t)count : 0);
     for (int64_t i = 0; size > 0 && i < count && !text.exhausted; i++)
         traced_add_text(&text, string.string);
     if (!jinja_text_end(eval, &text, out))
@@ -379,7 +380,7 @@ bool jinja_arithmetic(struct jinja_eval *eval, enum jinja_token_type op, struct 
         return add_lists(eval, a, b, out);
     if (op == TOKEN_MUL)
         return multiply(eval, a, b, out);
-    if (op == TOKEN_MOD && a.type == VALUE_STRING && b.type != VALUE_UNDEFINED)
+    if (op == TOKEN_MOD && a.type == VALUE_STRING)
         return jinja_format_percent(eval, a, b, out);
     return bad_operands(eval, op, a, b);
 }

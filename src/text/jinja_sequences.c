@@ -76,16 +76,15 @@ static bool fold(struct jinja_eval *eval, bool case_sensitive, struct value *key
 static bool sort_key(struct jinja_eval *eval, struct value item, struct value attribute,
                      bool case_sensitive, struct value *out)
 {
-    if (attribute.type != VALUE_STRING) {
-        *out = item;
-        return (attribute.type == VALUE_NONE || attribute.type == VALUE_UNDEFINED ||
-                jinja_get_path(eval, item, attribute, NULL, out)) &&
-               fold(eval, case_sensitive, out);
-    }
-    struct str all = traced_str(attribute.string), rest = all, part;
     struct value keys, key;
     if (!new_list(eval, &keys))
         return false;
+    if (attribute.type != VALUE_STRING) {
+        *out = keys;
+        return jinja_get_path(eval, item, attribute, NULL, &key) &&
+               fold(eval, case_sensitive, &key) && add(eval, &keys, key);
+    }
+    struct str all = traced_str(attribute.string), rest = all, part;
     while (str_split(&rest, ',', &part)) {
         size_t first = (size_t)(part.data - all.data);
         struct value path = value_text(jinja_piece(attribute, first, first + part.size));

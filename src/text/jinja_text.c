@@ -257,7 +257,7 @@ size_t jinja_line_size(struct str text, size_t at, size_t *end_size)
 
 /* ---- numbers ---- */
 
-/* Copies text without blanks around it and without underscores between digits. */
+/* Copies text without blanks around it and underscores between digits; digits become ASCII. */
 static bool tidy_number(struct str text, char *out, size_t out_bytes)
 {
     size_t n = 0, at = 0, last = text.size;
@@ -273,14 +273,16 @@ static bool tidy_number(struct str text, char *out, size_t out_bytes)
             break;
         last = before;
     }
-    for (; at < last; at++) {
-        bool between =
-            n > 0 && at + 1 < last && text.data[at - 1] != '_' && text.data[at + 1] != '_';
-        if (text.data[at] == '_' && between)
+    for (size_t next = at; at < last; at = next) {
+        uint32_t point = jinja_next_point(text, &next);
+        bool between = n > 0 && next < last && text.data[at - 1] != '_' && text.data[next] != '_';
+        if (point == '_' && between)
             continue;
-        if (n + 1 >= out_bytes || text.data[at] == '\0' || text.data[at] == '_')
+        if (point >= 0x80 && unicode_is_decimal(point))
+            point = '0' + unicode_decimal_value(point);
+        if (n + 1 >= out_bytes || point == '\0' || point == '_' || point >= 0x80)
             return false;
-        out[n++] = text.data[at];
+        out[n++] = (char)point;
     }
     out[n] = '\0';
     return n > 0;

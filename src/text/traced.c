@@ -172,6 +172,14 @@ static bool builder_ready(struct traced_builder *builder, size_t size)
     return !builder->exhausted;
 }
 
+void traced_reserve(struct traced_builder *builder, size_t size)
+{
+    if (!builder->store && size > STORE_ROOM_LOW && size <= builder->size_cap) {
+        builder->store = store_new(builder->arena, size);
+        builder->exhausted = !builder->store;
+    }
+}
+
 void traced_add(struct traced_builder *builder, struct str bytes, bool from_template)
 {
     if (bytes.size > 0 && builder_ready(builder, bytes.size))

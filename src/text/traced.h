@@ -74,6 +74,8 @@ struct traced_builder {
 };
 
 void traced_begin(struct traced_builder *builder, struct arena *arena, size_t size_cap);
+/* Room for what is known to come, so that it is allocated once. */
+void traced_reserve(struct traced_builder *builder, size_t size);
 void traced_add(struct traced_builder *builder, struct str bytes, bool from_template);
 void traced_add_text(struct traced_builder *builder, struct traced text);
 void traced_add_point(struct traced_builder *builder, uint32_t code_point, bool from_template);

@@ -112,6 +112,15 @@ bool unicode_is_decimal(uint32_t point)
     return category(point) == UTF8PROC_CATEGORY_ND;
 }
 
+/* Digits of a script stand in a row, tens behind tens. */
+unsigned unicode_decimal_value(uint32_t point)
+{
+    uint32_t zero = point;
+    while (zero > 0 && unicode_is_decimal(zero - 1))
+        zero--;
+    return (point - zero) % 10;
+}
+
 bool unicode_is_digit(uint32_t point)
 {
     return unicode_is_decimal(point) || IN_RANGES(unicode_other_digit, point);

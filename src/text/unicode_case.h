@@ -17,6 +17,7 @@ size_t unicode_fold(uint32_t point, uint32_t out[UNICODE_CASE_POINTS_CAP]);
 bool unicode_is_space(uint32_t point); // str.isspace, and \s of Python's re
 bool unicode_is_alpha(uint32_t point);
 bool unicode_is_decimal(uint32_t point);
+unsigned unicode_decimal_value(uint32_t point); // of a decimal digit: 0 to 9
 bool unicode_is_digit(uint32_t point);
 bool unicode_is_numeric(uint32_t point);
 bool unicode_is_upper(uint32_t point);
