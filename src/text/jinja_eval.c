@@ -411,7 +411,7 @@ static bool evaluate_node(struct jinja_eval *eval, struct jinja_scope *scope,
     case NODE_TEST:
         return evaluate_test(eval, scope, node, out);
     default:
-        must(!"a statement is no expression");
+        must(false); // a statement is no expression
         return false;
     }
 }

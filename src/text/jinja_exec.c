@@ -411,7 +411,7 @@ static enum jinja_flow execute_node(struct jinja_eval *eval, struct jinja_scope 
     case NODE_CONTINUE:
         return FLOW_CONTINUE;
     default:
-        must(!"an expression is no statement");
+        must(false); // an expression is no statement
         return FLOW_FAILED;
     }
     return ok ? FLOW_NEXT : FLOW_FAILED;
