@@ -163,7 +163,7 @@ static void test_endless_work_is_stopped(void **state)
     assert_limit("{{ ('x' * 1000000).replace('x', 'y' * 1000) }}", ERR_ARGUMENT,
                  "limit of string size");
     assert_limit("{% set ns = namespace(s='x') %}{% for i in range(100) %}"
-                 "{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
+                 "{% set ns.s = ns.s + ns.s %}{% endfor %}",
                  ERR_ARGUMENT, "limit of string size");
     assert_limit("{% set ns = namespace(a=[]) %}{% for i in range(100) %}"
                  "{% set ns.a = ns.a + ns.a + [1] %}{% endfor %}",
