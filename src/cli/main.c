@@ -11,21 +11,23 @@
 #define HELP_CAP (1u << 20)
 
 /* One row a command: extern in the block, then in the list. */
-extern const struct command command_bench;
-extern const struct command command_help;
-extern const struct command command_tokenize, command_detokenize, command_template;
+extern const struct command command_run, command_worker;
 extern const struct command command_shard, command_shard_verify;
-extern const struct command command_eval_logits, command_eval_perplexity, command_engines;
+extern const struct command command_tokenize, command_detokenize, command_template;
+extern const struct command command_eval_logits, command_eval_perplexity;
+extern const struct command command_bench, command_engines, command_help;
 
 const struct command *const commands[] = {
+    &command_run,
+    &command_worker,
     &command_shard,
     &command_shard_verify,
     &command_tokenize,
     &command_detokenize,
     &command_template,
-    &command_bench,
     &command_eval_logits,
     &command_eval_perplexity,
+    &command_bench,
     &command_engines,
     &command_help,
     NULL,
