@@ -211,9 +211,10 @@ static uint32_t config_id(const struct reading *reading, const char *name)
 
 static bool find_special_ids(struct reading *reading, struct err *err)
 {
-    static const char *const names[] = { "<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>",
-                                         "<\xef\xbd\x9c"
-                                         "begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>" };
+    static const char *const names[] = {
+        "<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>",
+        "<\xef\xbd\234begin\xe2\x96\x81of\xe2\x96\x81sentence\xef\xbd\x9c>"
+    };
     struct tokenizer_spec *spec = &reading->spec;
     const uint32_t eos = config_id(reading, "eos_token");
     spec->bos_id = config_id(reading, "bos_token");
