@@ -8,6 +8,7 @@
 #include "server/server.h"
 
 #define PROMPT_IDS_CAP (16u << 20)
+#define ECHO_BYTES_CAP (64u << 20)
 
 const struct json *api_find(const struct json *document, const char *name)
 {
@@ -60,11 +61,13 @@ void api_request_init(struct api_request *request, const struct server_model *mo
 {
     *request = (struct api_request){ .options.sampling = *model->defaults };
     token_list_init(&request->prompt, PROMPT_IDS_CAP);
+    buf_init(&request->echo, ECHO_BYTES_CAP);
 }
 
 void api_request_release(struct api_request *request)
 {
     token_list_release(&request->prompt);
+    buf_release(&request->echo);
 }
 
 /* -1 and 0 both switch it off: vLLM's and llama.cpp's ways. */

@@ -24,6 +24,7 @@ struct api_request {
     struct str stops[API_STOPS_CAP]; // views into the document
     bool stream, include_usage;
     bool wants_logprobs;
+    struct buf echo; // text that comes before the answer; mostly empty
 };
 
 void api_request_init(struct api_request *request, const struct server_model *model);

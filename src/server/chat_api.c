@@ -5,7 +5,8 @@
 
 #include "base/clock.h"
 #include "base/memory.h"
-#include "server/server_internal.h"
+#include "server/server.h"
+#include "server/task_api.h"
 #include "text/chat.h"
 #include "text/tokenizer.h"
 
@@ -82,7 +83,8 @@ static bool check_messages(const struct json *messages, struct api_error *error)
     return true;
 }
 
-static bool tokenize(struct task *task, const struct chat_prompt *prompt, struct api_error *error)
+static bool tokenize(const struct server_model *model, const struct chat_prompt *prompt,
+                     struct token_list *out, struct api_error *error)
 {
     struct tokenizer_segment *const segments =
         xcalloc(prompt->n_segments + 1, sizeof *segments); // one more: never of size 0
@@ -93,64 +95,66 @@ static bool tokenize(struct task *task, const struct chat_prompt *prompt, struct
         segments[i].allow_control = prompt->segments[i].from_template;
     }
     const bool encoded =
-        tokenizer_encode(task->server->model->tokenizer, segments, prompt->n_segments, NULL,
-                         &task->api_request.prompt, &err);
+        tokenizer_encode(model->tokenizer, segments, prompt->n_segments, NULL, out, &err);
     free(segments);
     if (!encoded)
         return api_error_set(error, err.code, "messages", "%s", err.text);
-    if (task->api_request.prompt.n_ids == 0)
+    if (out->n_ids == 0)
         return api_error_set(error, ERR_ARGUMENT, "messages", "the messages give an empty prompt");
     return true;
 }
 
-static bool render(struct task *task, const struct json *messages, const struct json *kwargs,
-                   struct api_error *error)
+static bool render(const struct server_model *model, const struct chat_request *request,
+                   struct token_list *out, struct api_error *error)
 {
-    const struct chat_request request = { .messages = messages,
-                                          .chat_template_kwargs = kwargs,
-                                          .add_generation_prompt = true,
-                                          .now_unix_seconds = clock_unix_seconds() };
     struct chat_prompt prompt = { 0 };
     struct err err;
 
-    if (!chat_render(task->server->model->chat, &request, &prompt, &err))
+    if (!chat_render(model->chat, request, &prompt, &err))
         return api_error_set(error, err.code, "messages", "%s", err.text);
-    const bool tokenized = tokenize(task, &prompt, error);
+    const bool tokenized = tokenize(model, &prompt, out, error);
     chat_prompt_release(&prompt);
     return tokenized;
 }
 
-static bool read_logprobs(struct task *task, struct api_error *error)
+static bool read_logprobs(const struct json *document, struct api_request *request,
+                          struct api_error *error)
 {
-    struct sampling_params *const sampling = &task->api_request.options.sampling;
+    struct sampling_params *const sampling = &request->options.sampling;
     uint32_t n_top = 0;
 
-    if (!api_read_bool(task->document, "logprobs", &task->api_request.wants_logprobs, error) ||
-        !api_read_u32(task->document, "top_logprobs", 0, SAMPLING_TOP_CAP, &n_top, error))
+    if (!api_read_bool(document, "logprobs", &request->wants_logprobs, error) ||
+        !api_read_u32(document, "top_logprobs", 0, SAMPLING_TOP_CAP, &n_top, error))
         return false;
-    if (n_top > 0 && !task->api_request.wants_logprobs)
+    if (n_top > 0 && !request->wants_logprobs)
         return api_error_set(error, ERR_ARGUMENT, "top_logprobs",
                              "top_logprobs needs logprobs to be true");
-    sampling->want_logprob = task->api_request.wants_logprobs;
+    sampling->want_logprob = request->wants_logprobs;
     sampling->n_top = n_top;
     return true;
 }
 
-static bool chat_read(struct task *task, struct api_error *error)
+static bool chat_read(const struct json *document, const struct server_model *model,
+                      struct api_request *out, struct api_error *error)
 {
-    const struct json *const messages = api_find(task->document, "messages");
-    const struct json *const kwargs = api_find(task->document, "chat_template_kwargs");
+    const struct json *const messages = api_find(document, "messages");
+    const struct json *const kwargs = api_find(document, "chat_template_kwargs");
 
     if (kwargs != NULL && json_kind(kwargs) != JSON_KIND_OBJECT)
         return api_error_set(error, ERR_ARGUMENT, "chat_template_kwargs",
                              "chat_template_kwargs must be an object");
-    if (!read_logprobs(task, error) || !check_messages(messages, error))
+    if (!read_logprobs(document, out, error) || !check_messages(messages, error))
         return false;
-    if (task->server->model->chat == NULL)
+    if (model->chat == NULL)
         return api_error_set(error, ERR_UNSUPPORTED, "",
                              "this model has no chat template; /v1/completions serves it, or give "
                              "one with --chat-template");
-    return render(task, messages, kwargs, error);
+    return render(model,
+                  &(struct chat_request){ .messages = messages,
+                                          .chat_template_kwargs = kwargs,
+                                          .add_generation_prompt = true,
+                                          .now_unix_seconds = clock_unix_seconds() },
+                  &out->prompt, error);
 }
 
 static void chat_write_text(struct str text, bool is_piece, bool is_first, struct buf *out)

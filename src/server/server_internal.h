@@ -1,7 +1,7 @@
 /* What the files of this folder share: the server's state and a request on its way.
  *
  * Everything belongs to the thread of server_run, but a task while its work runs: then the pool's
- * thread has `body`, `document`, `api_request`, `text` and `error`, and nobody else touches them.
+ * thread has `body`, `document`, `api_request` and `error`, and nobody else touches them.
  */
 #ifndef CASCADIA_SERVER_SERVER_INTERNAL_H
 #define CASCADIA_SERVER_SERVER_INTERNAL_H
@@ -12,6 +12,7 @@
 #include "server/api_request.h"
 #include "server/openai_json.h"
 #include "server/server.h"
+#include "server/task_api.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -27,20 +28,6 @@ struct server {
     bool draining;
     uint64_t drain_end_ms; // then server_run returns whatever is left
 };
-
-/* One endpoint that generates. */
-struct task_api {
-    const char *id_prefix, *object, *chunk_object;
-    const char *prompt_param; // "messages", "prompt"
-    bool is_legacy;           // form of log-probabilities
-    /* Prompt and log-probabilities, after the shared fields. On the pool's thread. */
-    bool (*read)(struct task *task, struct api_error *error);
-    /* The members of a choice between {"index":0, and ,"logprobs":: a whole answer, or a piece. */
-    void (*write_text)(struct str text, bool is_piece, bool is_first, struct buf *out);
-};
-
-extern const struct task_api chat_api;
-extern const struct task_api completion_api;
 
 struct task {
     struct http_work work; // first: work and task have one address
@@ -61,7 +48,7 @@ struct task {
     uint64_t submitted_ms;
     bool has_begun;   // the head of a stream is out
     bool has_content; // a piece of a stream is out
-    struct buf text;  // of a whole answer; an echo of the prompt is its beginning
+    struct buf text;  // of a whole answer
     struct logprob_list logprobs;
 };
 

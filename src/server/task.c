@@ -37,7 +37,7 @@ static bool read_body(struct task *task, struct api_error *error)
     if (json_kind(task->document) != JSON_KIND_OBJECT)
         return api_error_set(error, ERR_ARGUMENT, "", "the body must be a JSON object");
     return api_request_read(&task->api_request, task->document, model, error) &&
-           task->api->read(task, error);
+           task->api->read(task->document, model, &task->api_request, error);
 }
 
 static void prepare(struct http_work *work)
@@ -275,10 +275,11 @@ void task_prepared(struct task *task)
     }
     logprob_list_init(&task->logprobs, task->api->is_legacy,
                       task->api_request.options.sampling.n_top);
-    if (task->api_request.stream && task->text.size > 0) { // an echo of the prompt
-        send_piece(task, buf_view(&task->text), NULL);
-        buf_clear(&task->text);
-    }
+    const struct str echo = buf_view(&task->api_request.echo);
+    if (echo.size > 0 && task->api_request.stream)
+        send_piece(task, echo, NULL);
+    else
+        buf_add_str(&task->text, echo);
     task_advance(task);
 }
 
