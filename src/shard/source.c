@@ -24,26 +24,41 @@ static bool open_files(struct source *source, const char *path, struct err *err)
                    "%s is no GGUF file; of a Hugging Face model give the directory", path);
 }
 
-bool source_open(struct source *source, const char *path, struct err *err)
+/* With the files open: the configuration, and each of its tensors. */
+static bool bind_tensors(struct source *source, struct err *err)
+{
+    if (!model_config_parse(&source->config, buf_view(&source->config_json),
+                            buf_view(&source->generation_json), err))
+        return false;
+    source->n_tensors = family_count_needs(&source->config);
+    source->tensors = xcalloc(source->n_tensors + 1, sizeof *source->tensors);
+    return source->is_gguf ? source_gguf_bind(source, err) : source_hf_bind(source, err);
+}
+
+static void source_init(struct source *source, const char *path)
 {
     *source = (struct source){ .path = xstrdup(path) };
     buf_init(&source->config_json, SOURCE_CONFIG_BYTES_CAP);
     buf_init(&source->generation_json, SOURCE_CONFIG_BYTES_CAP);
-    if (!open_files(source, path, err))
-        goto fail;
-    if (!model_config_parse(&source->config, buf_view(&source->config_json),
-                            buf_view(&source->generation_json), err)) {
+}
+
+bool source_open(struct source *source, const char *path, struct err *err)
+{
+    source_init(source, path);
+    if (open_files(source, path, err)) {
+        if (bind_tensors(source, err))
+            return true;
         err_wrap(err, "%s", path);
-        goto fail;
     }
-    source->n_tensors = family_count_needs(&source->config);
-    source->tensors = xcalloc(source->n_tensors + 1, sizeof *source->tensors);
-    if (!(source->is_gguf ? source_gguf_bind(source, err) : source_hf_bind(source, err))) {
-        err_wrap(err, "%s", path);
-        goto fail;
-    }
-    return true;
-fail:
+    source_close(source);
+    return false;
+}
+
+bool source_open_bytes(struct source *source, const uint8_t *bytes, size_t size, struct err *err)
+{
+    source_init(source, "bytes");
+    if (source_gguf_parse(source, bytes, size, err) && bind_tensors(source, err))
+        return true;
     source_close(source);
     return false;
 }

@@ -57,6 +57,8 @@ struct source {
 };
 
 bool source_open(struct source *source, const char *path, struct err *err);
+/* The bytes of a GGUF file, which outlive the source (tests, fuzzing). */
+bool source_open_bytes(struct source *source, const uint8_t *bytes, size_t size, struct err *err);
 void source_close(struct source *source); // zeroed values are fine
 
 /* Row `row` of a matrix, in the order that the model wants. */

@@ -374,19 +374,27 @@ static const struct arch *find_arch(const struct gguf *gguf, struct err *err)
     return NULL;
 }
 
-bool source_gguf_open(struct source *source, const char *path, struct err *err)
+/* With source->gguf open. */
+static bool read_metadata(struct source *source, const char *name, struct err *err)
 {
     source->is_gguf = true;
-    if (!gguf_open(&source->gguf, path, err))
-        return false;
     source->files = xcalloc(1, sizeof *source->files);
-    source->files[0] = (struct source_file){ xstrdup(path_base(path)), &source->gguf.map };
+    source->files[0] = (struct source_file){ xstrdup(name), &source->gguf.map };
     source->n_files = 1;
     struct reader reader = { &source->gguf, find_arch(&source->gguf, err), &source->config_json,
                              err };
-    if (!reader.arch || !write_config(&reader))
-        return err_wrap(err, "%s", path);
-    return true;
+    return reader.arch && write_config(&reader);
+}
+
+bool source_gguf_open(struct source *source, const char *path, struct err *err)
+{
+    return gguf_open(&source->gguf, path, err) &&
+           (read_metadata(source, path_base(path), err) || err_wrap(err, "%s", path));
+}
+
+bool source_gguf_parse(struct source *source, const uint8_t *bytes, size_t size, struct err *err)
+{
+    return gguf_parse(&source->gguf, bytes, size, err) && read_metadata(source, "bytes", err);
 }
 
 /* "blk.7.attn_q.weight" against "blk.%u.attn_q.weight". */

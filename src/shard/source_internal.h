@@ -10,6 +10,7 @@
 /* Opens files, reads config.json and generation_config.json as text. */
 bool source_hf_open(struct source *source, const char *directory, struct err *err);
 bool source_gguf_open(struct source *source, const char *path, struct err *err);
+bool source_gguf_parse(struct source *source, const uint8_t *bytes, size_t size, struct err *err);
 
 /* With the configuration read: fills source->tensors, in the order of family_need_at, and refuses
  * what is left over. */

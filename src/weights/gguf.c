@@ -341,7 +341,7 @@ static bool parse_all(struct gguf *gguf, const uint8_t *bytes, size_t size, stru
 
 bool gguf_parse(struct gguf *gguf, const uint8_t *bytes, size_t size, struct err *err)
 {
-    *gguf = (struct gguf){ 0 };
+    *gguf = (struct gguf){ .map = { bytes, size } };
     if (parse_all(gguf, bytes, size, err))
         return true;
     gguf_close(gguf);
@@ -358,7 +358,7 @@ bool gguf_open(struct gguf *gguf, const char *path, struct err *err)
         file_map_close(&map);
         return err_wrap(err, "%s", path);
     }
-    gguf->map = map;
+    gguf->owns_map = true;
     return true;
 }
 
@@ -368,7 +368,8 @@ void gguf_close(struct gguf *gguf)
     free(gguf->tensors);
     name_index_release(&gguf->value_index);
     name_index_release(&gguf->tensor_index);
-    file_map_close(&gguf->map);
+    if (gguf->owns_map)
+        file_map_close(&gguf->map);
     *gguf = (struct gguf){ 0 };
 }
 

@@ -60,7 +60,8 @@ struct gguf_tensor {
 };
 
 struct gguf {
-    struct file_map map;
+    struct file_map map; // the bytes
+    bool owns_map;       // false after gguf_parse
     uint32_t version;
     struct gguf_value *values; // in the file's order
     size_t n_values;

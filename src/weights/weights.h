@@ -24,7 +24,7 @@ struct weights_options {
     uint32_t layer_first, layer_end;
     const char *record_dir; // where to remember which content was checked; NULL: nowhere
     bool check_always;      // hash everything whatever the record says (`shard verify`)
-    bool any_layers;  // whatever files the manifest lists, instead of a range of layers
+    bool any_layers;        // whatever files the manifest lists, instead of a range of layers
 };
 
 /* NULL on failure: ERR_NOT_FOUND (no manifest: not a shard or not finished; a file of the range is
