@@ -417,14 +417,6 @@ static enum jinja_flow execute_node(struct jinja_eval *eval, struct jinja_scope 
     return ok ? FLOW_NEXT : FLOW_FAILED;
 }
 
-/* An output that passed its ceiling ends the rendering at once. */
-static bool check_output(struct jinja_eval *eval, const struct traced_builder *out)
-{
-    if (out->overflowed)
-        return jinja_raise(eval, "limit of output size: more than %zu bytes", out->size_cap);
-    return !out->exhausted || jinja_no_memory(eval);
-}
-
 enum jinja_flow jinja_execute(struct jinja_eval *eval, struct jinja_scope *scope,
                               const struct jinja_body *body, struct traced_builder *out)
 {
@@ -438,7 +430,7 @@ enum jinja_flow jinja_execute(struct jinja_eval *eval, struct jinja_scope *scope
         const struct jinja_node *node = body->nodes[i];
         eval->line = node->line;
         flow = jinja_step(eval) ? execute_node(eval, scope, node, out) : FLOW_FAILED;
-        if (flow != FLOW_FAILED && !check_output(eval, out))
+        if (flow != FLOW_FAILED && !jinja_check_room(eval, out))
             flow = FLOW_FAILED;
     }
     eval->depth--;

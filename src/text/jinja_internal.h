@@ -292,8 +292,9 @@ struct jinja_eval {
     uint64_t steps;
     uint64_t deadline_ms;
     uint32_t depth, macro_depth;
-    uint32_t line;          // of the statement or call that runs
-    struct value body_text; // what NODE_BODY_TEXT means now
+    uint32_t line;                       // of the statement or call that runs
+    const struct traced_builder *output; // of the whole rendering
+    struct value body_text;              // what NODE_BODY_TEXT means now
 };
 
 /* What a body came to. */
@@ -531,6 +532,8 @@ bool jinja_slice(struct jinja_eval *eval, struct value object, const struct valu
 
 bool jinja_print(struct jinja_eval *eval, struct value value, struct traced_builder *out); // str()
 bool jinja_print_repr(struct jinja_eval *eval, struct value value, struct traced_builder *out);
+/* Raises when the text under construction has passed its ceiling, so that long ones end early. */
+bool jinja_check_room(struct jinja_eval *eval, const struct traced_builder *text);
 /* str() as a plain string. */
 bool jinja_to_text(struct jinja_eval *eval, struct value value, struct value *out);
 /* str(), but a string stays what it is, with its mark. */

@@ -305,22 +305,36 @@ static bool add_lists(struct jinja_eval *eval, struct value a, struct value b, s
     return true;
 }
 
+#define REPEAT_CHUNK_BYTES 4096
+
+static void add_times(struct traced_builder *builder, struct traced text, size_t count)
+{
+    for (size_t i = 0; i < count && !builder->exhausted && !builder->overflowed; i++)
+        traced_add_text(builder, text);
+}
+
+/* Short texts are first repeated to a chunk, which is then what is repeated. */
 static bool repeat_string(struct jinja_eval *eval, struct value string, int64_t count,
                           struct value *out)
 {
-    size_t size = traced_size(string.string);
-    struct traced_builder text;
-    if (count > 0 && size > eval->limits->string_bytes_cap / (uint64_t)count)
+    size_t size = traced_size(string.string), times = count > 0 && size > 0 ? (size_t)count : 0;
+    struct traced_builder builder, chunk_builder;
+    struct value chunk;
+    if (times > 0 && size > eval->limits->string_bytes_cap / times)
         return string_room(eval, SIZE_MAX);
-    if (count > 0 && !jinja_work(eval, size * (size_t)count))
+    if (!jinja_work(eval, size * times))
         return false;
-    if (size > 0 && count > 0 && !jinja_steps(eval, (size_t)count / 64))
+    size_t chunk_times = size < REPEAT_CHUNK_BYTES && size > 0 ? REPEAT_CHUNK_BYTES / size : 1;
+    jinja_text_begin(eval, &chunk_builder);
+    add_times(&chunk_builder, string.string, chunk_times < times ? chunk_times : 0);
+    if (!jinja_text_end(eval, &chunk_builder, &chunk))
         return false;
-    jinja_text_begin(eval, &text);
-    traced_reserve(&text, count > 0 ? size * (size_t)count : 0);
-    for (int64_t i = 0; size > 0 && i < count && !text.exhausted; i++)
-        traced_add_text(&text, string.string);
-    if (!jinja_text_end(eval, &text, out))
+    jinja_text_begin(eval, &builder);
+    traced_reserve(&builder, size * times);
+    if (chunk_times < times)
+        add_times(&builder, chunk.string, times / chunk_times);
+    add_times(&builder, string.string, chunk_times < times ? times % chunk_times : times);
+    if (!jinja_text_end(eval, &builder, out))
         return false;
     out->markup = string.markup;
     return true;

@@ -223,26 +223,24 @@ static bool print_repr(struct jinja_eval *eval, struct value value, int depth,
     }
 }
 
-/* Fails when the text has passed its ceiling, so that long values end early. */
-static bool check_room(struct jinja_eval *eval, const struct traced_builder *out)
+bool jinja_check_room(struct jinja_eval *eval, const struct traced_builder *text)
 {
-    if (out->overflowed)
+    if (text->overflowed)
         return jinja_raise(eval, "limit of %s size: more than %zu bytes",
-                           out->size_cap == eval->limits->string_bytes_cap ? "string" : "output",
-                           out->size_cap);
-    return !out->exhausted || jinja_no_memory(eval);
+                           text == eval->output ? "output" : "string", text->size_cap);
+    return !text->exhausted || jinja_no_memory(eval);
 }
 
 bool jinja_print_repr(struct jinja_eval *eval, struct value value, struct traced_builder *out)
 {
-    return print_repr(eval, value, 0, out) && check_room(eval, out);
+    return print_repr(eval, value, 0, out) && jinja_check_room(eval, out);
 }
 
 bool jinja_print(struct jinja_eval *eval, struct value value, struct traced_builder *out)
 {
     if (value.type == VALUE_STRING) {
         traced_add_text(out, value.string);
-        return jinja_work(eval, traced_size(value.string)) && check_room(eval, out);
+        return jinja_work(eval, traced_size(value.string)) && jinja_check_room(eval, out);
     }
     return value.type == VALUE_UNDEFINED || jinja_print_repr(eval, value, out);
 }

@@ -74,6 +74,7 @@ bool template_render(const struct template *template, const struct value *contex
                                .now_unix_seconds = options->now_unix_seconds,
                                .deadline_ms = clock_ms() + limits->time_ms_cap };
     struct traced_builder text;
+    eval.output = &text;
     arena_init(&eval.arena, limits->memory_bytes_cap);
     traced_begin(&text, &eval.arena, limits->output_bytes_cap);
     struct jinja_scope *scope = jinja_scope_new(&eval, NULL);
