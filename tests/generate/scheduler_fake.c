@@ -171,6 +171,11 @@ void pipeline_wake(struct pipeline *fake)
     unlock_changed(fake);
 }
 
+void pipeline_describe(struct pipeline *fake, struct buf *out)
+{
+    buf_printf(out, "{\"epoch\":%u}", pipeline_epoch(fake));
+}
+
 /* A code for a batch that is to fail, or that does not follow on what its sequences hold. */
 static enum err_code fault_of(const struct pipeline *fake, const struct batch *batch)
 {

@@ -559,6 +559,11 @@ static void test_probe(void **state)
     client_check_done(&client, "early", 0, 5);
     assert_true(scheduler_ready(bench->scheduler));
     client_finish(&client);
+    struct buf text;
+    buf_init(&text, 1000);
+    scheduler_describe(bench->scheduler, &text);
+    assert_string_equal(text.data, "{\"epoch\":1}");
+    buf_release(&text);
     bench_close(bench);
 }
 
