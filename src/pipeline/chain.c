@@ -14,8 +14,7 @@
 #include "pipeline/payload.h"
 
 #define PAUSE_MS_LOW 25
-#define PAUSE_MS_HIGH 2000
-#define SHORT_LIFE_MS 5000 // an epoch that ends sooner makes the next pause longer
+#define PAUSE_MS_HIGH 2000 // after epochs in which nothing was answered, one after the other
 
 struct chain {
     struct chain_parts parts;
@@ -27,7 +26,8 @@ struct chain {
     struct channel *first, *last; // to rank 1, from the last stage
     struct queue *to_last;        // outbox of the latter, for its timers only
     bool is_over;                 // between two epochs
-    uint64_t begin_at_ms, began_ms, pause_ms;
+    bool has_answered;            // a batch, in this epoch
+    uint64_t begin_at_ms, pause_ms;
     char awaits[sizeof(((struct err *)0)->text)];
 };
 
@@ -56,17 +56,13 @@ static void close_links(struct chain *chain, bool farewell)
 
 void chain_give_up(struct chain *chain, const struct err *reason)
 {
-    uint64_t now = clock_ms();
     close_links(chain, false);
     event_drain(chain->parts.onward, chain->parts.pool);
-    bool was_short = now - chain->began_ms < SHORT_LIFE_MS;
-    chain->pause_ms = was_short ? chain->pause_ms * 2 : 0;
+    chain->pause_ms = chain->has_answered ? PAUSE_MS_LOW : chain->pause_ms * 2;
     if (chain->pause_ms > PAUSE_MS_HIGH)
         chain->pause_ms = PAUSE_MS_HIGH;
-    if (was_short && chain->pause_ms < PAUSE_MS_LOW)
-        chain->pause_ms = PAUSE_MS_LOW;
     chain->is_over = true;
-    chain->begin_at_ms = now + chain->pause_ms;
+    chain->begin_at_ms = clock_ms() + chain->pause_ms;
     snprintf(chain->awaits, sizeof chain->awaits, "%s", reason->text);
     log_warn("epoch %u is over: %s", chain->epoch, reason->text);
 }
@@ -98,8 +94,7 @@ uint64_t chain_turn(struct chain *chain)
         return UINT64_MAX;
     if (now < chain->begin_at_ms)
         return chain->begin_at_ms - now;
-    chain->is_over = false;
-    chain->began_ms = now;
+    chain->is_over = chain->has_answered = false;
     chain->epoch = clock > chain->epoch ? clock : chain->epoch + 1;
     chain->info = *chain->parts.info;
     if (!dial_first(chain, &err))
@@ -218,8 +213,9 @@ static enum chain_change handle_frame(struct chain *chain, const struct event *e
         payload_read_await(event->frame, sentence, sizeof sentence);
         memcpy(chain->awaits, sentence, sizeof sentence);
     }
-    bool is_answer = event->tag == channel_tag(chain->last);
-    return is_answer && is_ready(chain) ? CHAIN_WORK : CHAIN_SAME;
+    bool is_answer = event->tag == channel_tag(chain->last) && is_ready(chain);
+    chain->has_answered |= is_answer;
+    return is_answer ? CHAIN_WORK : CHAIN_SAME;
 }
 
 enum chain_change chain_handle(struct chain *chain, struct event *event, struct err *err)
@@ -272,6 +268,7 @@ struct chain *chain_open(const struct chain_parts *parts, struct err *err)
     chain->parts = *parts;
     chain->next_tag = 1;
     chain->is_over = true;
+    chain->pause_ms = PAUSE_MS_LOW;
     chain->info = *parts->info;
     chain->to_last = queue_new(sizeof(struct event), EVENTS_CAP);
     snprintf(chain->awaits, sizeof chain->awaits, "rank 1 at %s", parts->options->next);

@@ -2,7 +2,8 @@
  *
  * An epoch begins when the head dials rank 1 and is ready when the last stage, to which the HELLO
  * has gone down the whole chain, has dialled the head. The first loss ends it; the next begins
- * after a pause that grows while epochs are short. All functions belong to the head's one thread.
+ * after a pause that grows while epochs bring no answer. All functions belong to the head's one
+ * thread.
  */
 #ifndef CASCADIA_PIPELINE_CHAIN_H
 #define CASCADIA_PIPELINE_CHAIN_H
