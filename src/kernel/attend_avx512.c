@@ -111,21 +111,18 @@ LEAF_INLINE void score_pairs(const struct attend_tile *tile, const void *k, uint
                              uint32_t end, uint32_t pair, const enum kv_type type,
                              const uint32_t n_pairs)
 {
+    const uint32_t step = n_pairs <= 4 ? 4 : 2;
     uint32_t block = first;
-    if (n_pairs <= 4) {
-        for (; block + 4 <= end; block += 4)
-            score_blocks(tile, k, block, pair, type, n_pairs, 4);
-    }
-    for (; block + 2 <= end; block += 2)
-        score_blocks(tile, k, block, pair, type, n_pairs, 2);
-    if (block < end)
+    for (; block + step <= end; block += step)
+        score_blocks(tile, k, block, pair, type, n_pairs, step);
+    for (; block < end; block++)
         score_blocks(tile, k, block, pair, type, n_pairs, 1);
 }
 
 /* The largest number of pairs that there is code for, of those that are left. */
 LEAF_INLINE uint32_t pairs_at_once(uint32_t left)
 {
-    return left >= 12 ? 12 : left >= 8 ? 8 : left >= 6 ? 6 : left <= 4 ? left : 4;
+    return left >= 12 ? 12 : left <= 4 ? left : 4;
 }
 
 LEAF_INLINE void scores_of(const struct attend_tile *tile, const void *k, uint32_t first,
@@ -136,12 +133,6 @@ LEAF_INLINE void scores_of(const struct attend_tile *tile, const void *k, uint32
         switch (n) {
         case 12:
             score_pairs(tile, k, first, end, pair, type, 12);
-            break;
-        case 8:
-            score_pairs(tile, k, first, end, pair, type, 8);
-            break;
-        case 6:
-            score_pairs(tile, k, first, end, pair, type, 6);
             break;
         case 4:
             score_pairs(tile, k, first, end, pair, type, 4);
@@ -236,14 +227,11 @@ LEAF_INLINE void mix_pairs(const struct attend_tile *tile, const void *v, uint32
                            const uint32_t n_pairs)
 {
     const uint32_t n = (tile->head_dim + LANES - 1) / LANES;
+    const uint32_t step = n_pairs <= 4 ? 4 : 2;
     uint32_t b = 0;
-    if (n_pairs <= 4) {
-        for (; b + 4 <= n; b += 4)
-            mix_vectors(tile, v, first, end, b * LANES, pair, type, n_pairs, 4);
-    }
-    for (; b + 2 <= n; b += 2)
-        mix_vectors(tile, v, first, end, b * LANES, pair, type, n_pairs, 2);
-    if (b < n)
+    for (; b + step <= n; b += step)
+        mix_vectors(tile, v, first, end, b * LANES, pair, type, n_pairs, step);
+    for (; b < n; b++)
         mix_vectors(tile, v, first, end, b * LANES, pair, type, n_pairs, 1);
 }
 
@@ -255,12 +243,6 @@ LEAF_INLINE void mix_of(const struct attend_tile *tile, const void *v, uint32_t 
         switch (n) {
         case 12:
             mix_pairs(tile, v, first, end, pair, type, 12);
-            break;
-        case 8:
-            mix_pairs(tile, v, first, end, pair, type, 8);
-            break;
-        case 6:
-            mix_pairs(tile, v, first, end, pair, type, 6);
             break;
         case 4:
             mix_pairs(tile, v, first, end, pair, type, 4);

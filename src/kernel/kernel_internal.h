@@ -82,6 +82,7 @@ struct panel_job {
     uint32_t n_panels;
     uint32_t cols, group;
     const struct tile *tile;
+    bool is_first; // strips: nothing has read the panel yet
 };
 
 /* acc[panel][tile size][32] = the panels times the tile. */

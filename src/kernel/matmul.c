@@ -2,9 +2,9 @@
  *
  * Weights are the stream that counts when there are few rows: panels are then walked front to back,
  * each block once, all rows of the one tile beside it. With more rows than a tile the arithmetic
- * counts: a strip of 16 rows (half a panel, full k) stays in the cache while all tiles pass by.
- * Rows are cut into tiles by a rule that knows only their number, and no output depends on its
- * neighbours, so neither choice can be seen in a result. */
+ * counts: a panel stays in the cache while all tiles pass by, each multiplied with one strip of 16
+ * rows after the other. Rows are cut into tiles by a rule that knows only their number, and no
+ * output depends on its neighbours, so neither choice can be seen in a result. */
 #include <string.h>
 
 #include "base/err.h"
@@ -269,7 +269,8 @@ static void run_by_panels(const struct activation *a, const struct matmul_part *
     }
 }
 
-/* One item of one part, 16 rows at a time, all tiles passing by. */
+/* One item of one part, 16 rows at a time. A tile's activations stay in the first-level cache for
+ * all the strips of the item. */
 static void run_by_strips(const struct activation *a, const struct matmul_part *part, uint32_t item,
                           const struct matmul_leaves *leaves)
 {
@@ -285,14 +286,15 @@ static void run_by_strips(const struct activation *a, const struct matmul_part *
         .group = part->weights.group,
     };
     const uint8_t *const data = part->weights.data + (size_t)item * per_item * job.panel_bytes;
-    for (uint32_t half = 0; half < 2; half++) {
-        const uint32_t column = item * QUANT_PANEL_ROWS + half * WIDTH;
-        if (column >= columns)
-            break;
-        for (uint32_t t = 0; t < a->n_tiles; t++) {
-            struct tile tile;
-            tile_view(a, t, &tile);
-            job.tile = &tile;
+    for (uint32_t t = 0; t < a->n_tiles; t++) {
+        struct tile tile;
+        tile_view(a, t, &tile);
+        job.tile = &tile;
+        for (uint32_t half = 0; half < 2; half++) {
+            const uint32_t column = item * QUANT_PANEL_ROWS + half * WIDTH;
+            if (column >= columns)
+                break;
+            job.is_first = t == 0 && half == 0;
             for (uint32_t i = 0; i < per_item; i++) {
                 job.data = data + i * job.panel_bytes;
                 strip(&job, half, acc[i]);

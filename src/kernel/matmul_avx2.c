@@ -439,6 +439,8 @@ LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *a
     for (uint32_t k = 0; k < job->cols; k += job->group) {
         const struct group_view view = group_view(job, k, size);
         const uint8_t *const lines = block + header + half * half_bytes;
+        for (uint32_t at = 0; job->is_first && at < header + 2 * half_bytes; at += LINE)
+            _mm_prefetch((const char *)block + at + PREFETCH_BYTES, _MM_HINT_T0);
         __m256i dots[TILE_ROWS][2];
         if (is_int8(format))
             strip_group_int8(lines, &view, dots, size);

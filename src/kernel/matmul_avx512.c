@@ -16,6 +16,11 @@
 #include "kernel/fmath_avx512.h"
 #include "kernel/kernel_internal.h"
 
+/* How far ahead of the walk lines are asked for. On servers of this kind the hardware alone gets
+ * three quarters of the rate of a plain read, and the non-temporal hint halves it; a distance of a
+ * few kilobytes also crosses pages ahead of it. */
+#define PREFETCH_BYTES 4096
+
 enum { LINE = 64, STRIP = 16 };
 
 /* Four activations, as memory of any type. */
@@ -75,6 +80,12 @@ static uint32_t start(const int8_t *q, int32_t sum)
 static bool pack(struct activation *a, uint32_t first, uint32_t end)
 {
     return activation_pack(a, first, end, quantise, start);
+}
+
+LEAF_INLINE void ask_ahead(const uint8_t *at, uint32_t bytes)
+{
+    for (uint32_t i = 0; i < bytes; i += LINE)
+        _mm_prefetch((const char *)at + i + PREFETCH_BYTES, _MM_HINT_T0);
 }
 
 /* ---- one group of a tile ---- */
@@ -196,6 +207,8 @@ LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *o
         const uint32_t n_subs = (left + SUM_GROUP - 1) / SUM_GROUP;
         struct group_view view;
         group_view_init(&view, job->tile, k, n_subs, size);
+        if (job->is_first)
+            ask_ahead(block, header + 2 * half_bytes);
         __m512i dots[TILE_ROWS_CAP];
 #pragma GCC unroll 12
         for (uint32_t i = 0; i < size; i++)
@@ -250,7 +263,9 @@ LEAF_INLINE void panel_dots(const uint8_t *lines, uint32_t half_bytes, const int
     for (uint32_t j = 0; j < n_lines; j++) {
 #pragma GCC unroll 2
         for (uint32_t half = 0; half < 2; half++) {
-            const __m512i w = _mm512_loadu_si512(lines + half * half_bytes + j * LINE);
+            const uint8_t *const line = lines + half * half_bytes + j * LINE;
+            const __m512i w = _mm512_loadu_si512(line);
+            ask_ahead(line, LINE);
             if (is_int8(format)) {
 #pragma GCC unroll 4
                 for (uint32_t i = 0; i < size; i++)
@@ -296,6 +311,7 @@ LEAF_INLINE void panel_tile(const uint8_t *block, const struct panel_job *job, f
                 first_dot(&view, at % size, block, at / size * STRIP, format);
             high[at / size][at % size] = _mm512_setzero_si512();
         }
+        ask_ahead(block, header);
         const uint8_t *lines = block + header;
         for (uint32_t sub = 0; sub < n_subs; sub++) {
             panel_dots(lines, half_bytes, q, dots, high, format, size);
