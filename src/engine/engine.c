@@ -41,8 +41,8 @@ static bool no_such_engine(const char *what, struct err *err)
     return false;
 }
 
-static bool find_engine(const struct engine_options *options, const struct engine_ops **ops,
-                        struct err *err)
+bool engine_find(const struct engine_options *options, const struct engine_ops **ops,
+                 struct err *err)
 {
     char what[160];
     for (size_t i = 0; engines[i] != NULL; i++) {
@@ -89,7 +89,7 @@ bool engine_open(struct engine *engine, const struct engine_options *options,
     struct engine_options filled = *options;
     struct engine opened = { 0 };
     struct engine_info opened_info = { 0 };
-    if (!find_engine(options, &opened.ops, err) || !fill_in(&filled, err)) {
+    if (!engine_find(options, &opened.ops, err) || !fill_in(&filled, err)) {
         return false;
     }
     filled.engine = opened.ops->name;

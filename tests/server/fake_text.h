@@ -73,8 +73,12 @@ bool chat_render(const struct chat *chat, const struct chat_request *request,
     size_t ends[200];
     for (size_t i = 0; i < json_size(request->messages) && n < 198; i++) {
         const struct json *content = json_get(json_at(request->messages, i), "content");
-        if (str_is(json_text(content), "raise"))
+        if (str_is(json_text(content), "raise")) {
+            chat_prompt_release(out);
+            *out = (struct chat_prompt){ 0 };
+            buf_release(&all);
             return err_set(err, ERR_ARGUMENT, "the template says no");
+        }
         buf_add_char(&all, '|');
         out->segments[n].from_template = true;
         ends[n++] = all.size;
