@@ -125,6 +125,13 @@ void request_drop_owner(struct request *request)
         destroy(request);
 }
 
+void request_limit(struct request *request, uint32_t max_tokens)
+{
+    must(max_tokens > request->n_ids - request->n_prompt);
+    if (max_tokens < request->max_tokens)
+        request->max_tokens = request->completion.max_tokens = max_tokens;
+}
+
 /* Records the token for clients that want log-probabilities; its text is given out later. */
 static void add_record(struct request *request, const struct sampled_token *sampled,
                        uint32_t text_first, uint32_t text_size)

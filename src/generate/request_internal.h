@@ -31,7 +31,6 @@ struct request {
     struct scheduler *scheduler;
     uint64_t submitted_ns;
     uint32_t n_prompt;
-    uint32_t max_tokens; // at least 1, fits the context
     struct sampling_params sampling;
     uint32_t tokens_cap; // 0: no log-probabilities wanted
 
@@ -39,7 +38,8 @@ struct request {
     _Atomic bool cancelled; // by the client
 
     /* The scheduler's thread. */
-    int32_t *ids; // [n_prompt + max_tokens] prompt and answer
+    uint32_t max_tokens; // at least 1, fits the context; only lowered later
+    int32_t *ids;        // [n_prompt + max_tokens] prompt and answer
     uint32_t n_ids;
     struct completion completion;
     struct request *next; // of the list it waits in
@@ -62,7 +62,9 @@ struct request *request_new(const struct request_options *options,
                             uint32_t vocab_size, struct err *err);
 void request_drop_owner(struct request *request);
 
-/* The scheduler's side. Adds a sampled token, and gives out its text if it ended nothing. */
+/* The scheduler's side. Lowers max_tokens to what there is room for, more than what was drawn. */
+void request_limit(struct request *request, uint32_t max_tokens);
+/* Adds a sampled token, and gives out its text if it ended nothing. */
 enum completion_state request_add_token(struct request *request,
                                         const struct sampled_token *sampled, uint64_t now_ns);
 /* The one end; err only for REQUEST_FAILED. Gives up the scheduler's ownership. */

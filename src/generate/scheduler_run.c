@@ -198,7 +198,8 @@ void scheduler_read_info(struct scheduler *scheduler)
 
 static void lose_chain(struct scheduler *scheduler, const struct err *err)
 {
-    log_warn("%u running requests end: %s", scheduler->table.n_running, err->text);
+    log_warn("the chain is lost, %u running requests with it: %s", scheduler->table.n_running,
+             err->text);
     scheduler->chain_up = false;
     scheduler->down_since_ms = clock_ms();
     atomic_store(&scheduler->ready, false);
@@ -295,16 +296,25 @@ static void on_probe(struct scheduler *scheduler, const struct pipeline_result *
 
 /* ---- admission and batches ---- */
 
+/* Another stage may have come with less than what held when the request was submitted. */
+static bool fits(const struct scheduler *scheduler, struct request *request, struct err *err)
+{
+    const uint32_t rows_cap = atomic_load(&scheduler->rows_cap);
+    if (request->n_ids >= rows_cap)
+        return err_set(err, ERR_ARGUMENT,
+                       "the request has %u tokens, and the context has become one of %u",
+                       request->n_ids, rows_cap);
+    request_limit(request, rows_cap - request->n_prompt);
+    return true;
+}
+
 static void admit(struct scheduler *scheduler)
 {
     while (atomic_load(&scheduler->ready) && scheduler->waiting.first != NULL &&
            sequence_table_has_room(&scheduler->table, scheduler->waiting.first)) {
         struct request *request = waiting_pop(&scheduler->waiting);
-        const uint32_t rows_cap = atomic_load(&scheduler->rows_cap);
-        if (request->n_prompt + request->max_tokens > rows_cap) {
-            struct err err; // another stage came with less than what was promised at submit
-            err_set(&err, ERR_ARGUMENT, "the context has become %u tokens, too few for %u and %u",
-                    rows_cap, request->n_prompt, request->max_tokens);
+        struct err err;
+        if (!fits(scheduler, request, &err)) {
             fail_request(scheduler, request, &err);
             continue;
         }

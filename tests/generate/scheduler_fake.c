@@ -125,6 +125,13 @@ void fake_connect(struct pipeline *fake)
     unlock_changed(fake);
 }
 
+void fake_shrink(struct pipeline *fake, uint32_t ctx_size)
+{
+    mutex_lock(&fake->mutex);
+    fake->info.ctx_size = ctx_size;
+    mutex_unlock(&fake->mutex);
+}
+
 void fake_wait_flights(struct pipeline *fake, uint32_t n_flights)
 {
     mutex_lock(&fake->mutex);

@@ -32,6 +32,7 @@ void fake_answer(struct pipeline *fake, uint64_t n_batches); // UINT64_MAX: at o
 void fake_fail_batch(struct pipeline *fake, uint64_t batch, enum err_code code);
 void fake_lose(struct pipeline *fake);    // the chain, and with it what is in flight
 void fake_connect(struct pipeline *fake); // a new epoch
+void fake_shrink(struct pipeline *fake, uint32_t ctx_size);        // before fake_connect
 void fake_wait_flights(struct pipeline *fake, uint32_t n_flights); // until so many wait for answers
 struct fake_counts fake_counts(struct pipeline *fake);
 

@@ -537,6 +537,30 @@ static void test_waiting_is_bounded(void **state)
     bench_close(bench);
 }
 
+/* The other stages come with a shorter context than stage 0 promised. */
+static void test_context_shrinks(void **state)
+{
+    (void)state;
+    struct bench *bench = bench_open(&roomy, NULL, false);
+    char prompt[400];
+    memset(prompt, 'x', sizeof(prompt));
+    prompt[300] = '\0';
+    struct client long_one, short_one;
+    client_start(&long_one, bench, prompt, 5);
+    client_start(&short_one, bench, "short", 0);
+    fake_shrink(bench->fake, 100);
+    fake_connect(bench->fake);
+    client_wait(bench, &long_one);
+    assert_int_equal(long_one.end.kind, REQUEST_FAILED);
+    assert_int_equal(long_one.end.err.code, ERR_ARGUMENT);
+    client_wait(bench, &short_one);
+    client_check_done(&short_one, "short", 0, 95);
+    assert_int_equal(short_one.end.finish, REQUEST_FINISH_LENGTH);
+    client_finish(&long_one);
+    client_finish(&short_one);
+    bench_close(bench);
+}
+
 static void test_probe(void **state)
 {
     (void)state;
@@ -736,6 +760,7 @@ int main(void)
         cmocka_unit_test(test_chain_lost),
         cmocka_unit_test(test_chain_lost_when_idle),
         cmocka_unit_test(test_waiting_is_bounded),
+        cmocka_unit_test(test_context_shrinks),
         cmocka_unit_test(test_probe),
         cmocka_unit_test(test_drain),
         cmocka_unit_test(test_drain_deadline),
