@@ -206,6 +206,14 @@ void team_for(struct team *team, uint32_t n_items, uint32_t chunk, team_body *bo
 {
     must(chunk > 0 && n_items <= UINT32_MAX / 2);
     uint32_t n_chunks = n_items / chunk + (n_items % chunk != 0);
+    if (n_chunks <= 1) { // nothing to share: the others are not called
+        uint32_t mode = _mm_getcsr();
+        _mm_setcsr(mode | FLUSH_DENORMALS);
+        if (n_items > 0)
+            body(context, 0, n_items, 0);
+        _mm_setcsr(mode);
+        return;
+    }
     for (uint32_t i = 0, first = 0; i < team->n_threads; i++) {
         uint32_t last = (uint32_t)((uint64_t)n_chunks * (i + 1) / team->n_threads) * chunk;
         last = last < n_items ? last : n_items;

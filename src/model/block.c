@@ -105,6 +105,46 @@ void step_pack(struct step *step, uint32_t n_rows, const struct pack_job *job,
     team_for(step->team, out->n_tiles, 1, pack_tiles, &packing);
 }
 
+void step_gather(const struct step *step, float *x, size_t width)
+{
+    for (uint32_t i = 0; i < step->n_wanted; i++) { // rows only move forward
+        if (step->wanted[i] != i) {
+            memcpy(x + i * width, x + step->wanted[i] * width, width * sizeof(*x));
+        }
+    }
+}
+
+void step_cut_tiles(struct step *step)
+{
+    struct workspace *ws = step->ws;
+    ws->n_tiles = 0;
+    for (uint32_t row = 0; row < step->n_rows; row++) {
+        const struct kv_row at = step->rows[row];
+        struct attend_tile *tile = ws->n_tiles > 0 ? &ws->tiles[ws->n_tiles - 1] : NULL;
+        if (tile != NULL && tile->sequence == at.sequence &&
+            tile->position + tile->n_rows == at.position && tile->n_rows < ATTEND_TILE_ROWS_CAP) {
+            tile->n_rows++;
+            continue;
+        }
+        ws->tiles[ws->n_tiles++] = (struct attend_tile){
+            .sequence = at.sequence,
+            .position = at.position,
+            .row = row,
+            .n_rows = 1,
+        };
+    }
+}
+
+void step_narrow(struct step *step)
+{
+    step_gather(step, step->ws->hidden, step->hidden_width);
+    for (uint32_t i = 0; i < step->n_wanted; i++) {
+        step->rows[i] = step->rows[step->wanted[i]];
+    }
+    step->n_rows = step->n_wanted;
+    step_cut_tiles(step);
+}
+
 struct product_run {
     const struct kernel *kernel;
     const struct matmul *product;

@@ -40,14 +40,18 @@ struct step {
     struct team *team;
     struct workspace *ws;
     const struct kv_cache *kv;
+    uint32_t hidden_width; // floats of a row of ws->hidden
     uint32_t n_rows;
-    const struct kv_row *rows; // [n_rows]
-    atomic_bool is_lost;       // a value was not finite: stop
+    struct kv_row *rows;    // [n_rows]
+    const uint32_t *wanted; // [n_wanted] rows that want logits, rising; see step_narrow
+    uint32_t n_wanted;
+    atomic_bool is_lost; // a value was not finite: stop
 };
 
 struct block {
     const struct block_ops *ops;
     uint32_t layer;          // of the whole model
+    bool is_last_reader;     // behind it no row needs another: it narrows the step
     const float *norm;       // [hidden] weight of the norm before it
     bool is_input_quantised; // a matrix that reads the normed rows has a block format
     void *state;             // the implementation's, in the arena
@@ -55,6 +59,7 @@ struct block {
 
 struct block_ops {
     const char *name; // "attention": in errors
+    bool mixes_rows;  // rows of a sequence see earlier ones through it
     /* Finds and checks its tensors; block->layer is set. ERR_FORMAT names a tensor. */
     bool (*open)(struct block *block, const struct block_parts *parts, struct err *err);
     void (*step)(const struct block *block, struct step *step);
@@ -91,6 +96,16 @@ struct pack_job {
 };
 void step_pack(struct step *step, uint32_t n_rows, const struct pack_job *job,
                struct activation *out);
+
+/* Moves rows wanted[0 .. n_wanted) of x[][width] to the front. */
+void step_gather(const struct step *step, float *x, size_t width);
+/* Behind the last block that lets rows see each other only the rows that want logits matter: goes
+ * on with those alone (residual stream, rows, tiles). A block that keeps other values of rows
+ * gathers them itself, before. No result depends on it. May leave no row: then there is nothing to
+ * do. */
+void step_narrow(struct step *step);
+/* Cuts the step's rows into ws->tiles: runs of one sequence that follow each other. */
+void step_cut_tiles(struct step *step);
 
 /* All items of a product, by the team. */
 void step_matmul(struct step *step, const struct matmul *product);

@@ -278,9 +278,16 @@ static void attention_step(const struct block *block, struct step *step)
     const struct attention *attention = block->state;
     struct workspace *ws = step->ws;
     struct split split = { .run = { attention, step } };
-    const uint32_t n_items = ws->n_tiles * attention->n_kv_heads;
     step_matmul(step, &attention->qkv);
     team_for(step->team, step->n_rows, 4, turn_and_store, &split.run);
+    if (block->is_last_reader) {
+        step_gather(step, ws->q, (size_t)attention->n_heads * attention->head_dim);
+        step_narrow(step);
+        if (step->n_rows == 0) {
+            return;
+        }
+    }
+    const uint32_t n_items = ws->n_tiles * attention->n_kv_heads;
     if (plan_split(&split, n_items)) {
         team_for(step->team, n_items * split.n_segments, 1, attend_parts, &split);
         team_for(step->team, n_items, 1, attend_merges, &split);
@@ -300,6 +307,7 @@ static void attention_step(const struct block *block, struct step *step)
 
 const struct block_ops block_attention = {
     .name = "attention",
+    .mixes_rows = true,
     .open = attention_open,
     .step = attention_step,
 };

@@ -39,8 +39,8 @@ struct model {
     const float *final_norm; // last stage
     struct matmul head;
     uint32_t max_rows;
-    struct kv_row *rows;  // [max_rows] of the batch at hand
-    uint32_t *logit_rows; // [max_rows] those that want logits
+    struct kv_row *rows; // [max_rows] of the batch at hand
+    uint32_t *wanted;    // [max_rows] those that want logits
 };
 
 static bool is_first(const struct model *model)
@@ -174,7 +174,7 @@ static bool open_memory(struct model *model, const struct model_options *options
     };
     model->max_rows = options->max_rows;
     model->rows = xcalloc(options->max_rows, sizeof(*model->rows));
-    model->logit_rows = xcalloc(options->max_rows, sizeof(*model->logit_rows));
+    model->wanted = xcalloc(options->max_rows, sizeof(*model->wanted));
     if (!kv_cache_init(&model->kv, &kv, err) || !workspace_init(&model->ws, &ws, err)) {
         return false;
     }
@@ -216,6 +216,12 @@ static bool open_blocks(struct model *model, const struct block_parts *parts, st
         if (!block_vector(parts, block->layer, what->norm, &block->norm, err) ||
             !block->ops->open(block, parts, err)) {
             return false;
+        }
+    }
+    for (uint32_t i = model->n_blocks; is_last(model) && i-- > 0;) {
+        if (model->blocks[i].ops->mixes_rows) {
+            model->blocks[i].is_last_reader = true;
+            break;
         }
     }
     return true;
@@ -300,7 +306,7 @@ void model_close(struct model *model)
     weights_close(model->weights);
     model_config_release(&model->config);
     free(model->rows);
-    free(model->logit_rows);
+    free(model->wanted);
     free(model);
 }
 
@@ -327,27 +333,6 @@ static void embed_rows(void *context, uint32_t first, uint32_t last, uint32_t th
     }
 }
 
-/* Cuts the batch into runs of rows of one sequence that follow each other. */
-static void cut_tiles(struct workspace *ws, const struct kv_row *rows, uint32_t n_rows)
-{
-    ws->n_tiles = 0;
-    for (uint32_t row = 0; row < n_rows; row++) {
-        struct attend_tile *tile = ws->n_tiles > 0 ? &ws->tiles[ws->n_tiles - 1] : NULL;
-        if (tile != NULL && tile->sequence == rows[row].sequence &&
-            tile->position + tile->n_rows == rows[row].position &&
-            tile->n_rows < ATTEND_TILE_ROWS_CAP) {
-            tile->n_rows++;
-            continue;
-        }
-        ws->tiles[ws->n_tiles++] = (struct attend_tile){
-            .sequence = rows[row].sequence,
-            .position = rows[row].position,
-            .row = row,
-            .n_rows = 1,
-        };
-    }
-}
-
 static bool lost(const struct step *step)
 {
     return atomic_load_explicit(&step->is_lost, memory_order_relaxed);
@@ -356,7 +341,7 @@ static bool lost(const struct step *step)
 static bool run_layers(struct model *model, struct step *step, struct err *err)
 {
     struct workspace *ws = &model->ws;
-    for (uint32_t i = 0; i < model->n_blocks; i++) {
+    for (uint32_t i = 0; i < model->n_blocks && step->n_rows > 0; i++) {
         const struct block *block = &model->blocks[i];
         step_pack(step, step->n_rows,
                   &(struct pack_job){
@@ -380,23 +365,15 @@ static bool run_layers(struct model *model, struct step *step, struct err *err)
     return true;
 }
 
-/* Final norm and head of the rows that want it. */
-static bool run_head(struct model *model, struct step *step, uint32_t n_logits, float *out,
-                     struct err *err)
+/* Final norm and head of the rows that are left: those that want logits. */
+static bool run_head(struct model *model, struct step *step, float *out, struct err *err)
 {
     const struct model_config *config = &model->config;
     struct workspace *ws = &model->ws;
-    if (n_logits == 0) {
+    if (step->n_rows == 0) {
         return true;
     }
-    for (uint32_t i = 0; i < n_logits; i++) { // rows move forward only: in place
-        if (model->logit_rows[i] != i) {
-            memcpy(ws->hidden + (size_t)i * config->hidden,
-                   ws->hidden + (size_t)model->logit_rows[i] * config->hidden,
-                   config->hidden * sizeof(float));
-        }
-    }
-    step_pack(step, n_logits,
+    step_pack(step, step->n_rows,
               &(struct pack_job){
                   .x = ws->hidden,
                   .width = config->hidden,
@@ -435,15 +412,24 @@ static bool compute(struct model *model, const struct model_row *rows, uint32_t 
                     const float *in, float *out, struct err *err)
 {
     const size_t hidden = model->config.hidden;
+    uint32_t n_wanted = 0;
+    for (uint32_t row = 0; row < n_rows; row++) {
+        if (rows[row].wants_logits) {
+            model->wanted[n_wanted++] = row;
+        }
+    }
     struct step step = {
         .kernel = model->kernel,
         .team = model->team,
         .ws = &model->ws,
         .kv = &model->kv,
+        .hidden_width = model->config.hidden,
         .n_rows = n_rows,
         .rows = model->rows,
+        .wanted = model->wanted,
+        .n_wanted = n_wanted,
     };
-    cut_tiles(&model->ws, model->rows, n_rows);
+    step_cut_tiles(&step);
     if (is_first(model)) {
         struct embedding_run run = { &model->embedding, rows, model->ws.hidden };
         team_for(model->team, n_rows, 4, embed_rows, &run);
@@ -457,13 +443,7 @@ static bool compute(struct model *model, const struct model_row *rows, uint32_t 
         memcpy(out, model->ws.hidden, n_rows * hidden * sizeof(float));
         return true;
     }
-    uint32_t n_logits = 0;
-    for (uint32_t row = 0; row < n_rows; row++) {
-        if (rows[row].wants_logits) {
-            model->logit_rows[n_logits++] = row;
-        }
-    }
-    return run_head(model, &step, n_logits, out, err);
+    return run_head(model, &step, out, err);
 }
 
 bool model_step(struct model *model, const struct model_row *rows, uint32_t n_rows, const float *in,
