@@ -46,15 +46,6 @@ static size_t run_tables(struct option_table *tables, size_t cap)
     return 2;
 }
 
-static bool engine_exists(const char *name)
-{
-    for (size_t i = 0; engines[i] != NULL; i++) {
-        if (strcmp(engines[i]->name, name) == 0)
-            return true;
-    }
-    return false;
-}
-
 static int run(const struct command *command, int argc, char **argv)
 {
     const char *words[1];
@@ -63,15 +54,15 @@ static int run(const struct command *command, int argc, char **argv)
 
     if (!command_parse(command, argc, argv, words, 1, 1, &n_words))
         return 2;
-    /* The mock model is no file. An engine that is not there is engine_open's to refuse, and no
-     * reason to quantise first. */
-    const char *const engine = chosen.pipeline.engine.engine;
-    const bool takes_path = strcmp(engine, "mock") == 0 || !engine_exists(engine);
-    chosen.source.threads = chosen.pipeline.engine.threads;
-    char *const shard = takes_path ? NULL : model_path_shard(words[0], &chosen.source, &err);
-    if (shard == NULL && !takes_path)
+    const struct engine_ops *engine;
+    if (!engine_find(&chosen.pipeline.engine, &engine, &err))
         return command_failed(command, &err);
-    chosen.pipeline.engine.model = takes_path ? words[0] : shard;
+    const bool is_file = engine != &engine_mock;
+    chosen.source.threads = chosen.pipeline.engine.threads;
+    char *const shard = is_file ? model_path_shard(words[0], &chosen.source, &err) : NULL;
+    if (is_file && shard == NULL)
+        return command_failed(command, &err);
+    chosen.pipeline.engine.model = is_file ? shard : words[0];
     const bool good = serve(&chosen.serve, &chosen.pipeline, words[0], &err);
     free(shard);
     return good ? 0 : command_failed(command, &err);

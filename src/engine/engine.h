@@ -89,6 +89,11 @@ extern const struct engine_ops engine_mock;
 #define ENGINE_MAX_SEQUENCES_CAP 1024u
 #define ENGINE_CTX_SIZE_DEFAULT_CAP 8192u // when ctx_size is 0
 
+/* The one that options->engine and options->device name (NULL: the first). ERR_NOT_FOUND lists what
+ * there is: a command asks before it prepares a model. */
+bool engine_find(const struct engine_options *options, const struct engine_ops **ops,
+                 struct err *err);
+
 /* Finds options->engine and options->device by name (NULL: the first there is) and opens it, with
  * max_rows and max_sequences filled in. ERR_NOT_FOUND lists what there is. On failure the engine is
  * zeroed. */
