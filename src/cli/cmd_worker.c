@@ -84,12 +84,9 @@ static const struct option_row timer_rows[] = {
 static size_t worker_tables(struct option_table *tables, size_t cap)
 {
     must(cap >= 3);
-    chosen = (struct worker_options){ .engine = "native",
-                                      .api = "127.0.0.1:8000",
-                                      .owed_reply_s = 120,
-                                      .ping_s = 10,
-                                      .frame_s = 10,
-                                      .spin_us = SPIN_US };
+    chosen = (struct worker_options){
+        .engine = "native", .owed_reply_s = 120, .ping_s = 10, .frame_s = 10, .spin_us = SPIN_US
+    };
     serve_options_init(&serving);
     tables[0] = (struct option_table){ "options", rows, &chosen };
     tables[1] = (struct option_table){ "links", timer_rows, &chosen };
@@ -178,6 +175,8 @@ static bool run_worker(const struct pipeline_options *options, struct err *err)
 static bool choose_api(struct serve_options *options, char host[ADDRESS_HOST_CAP], struct err *err)
 {
     struct address address;
+    if (!chosen.api)
+        return true;
     if (!address_parse(str_from(chosen.api), &address, err))
         return false;
     if (address.kind != ADDRESS_TCP)
