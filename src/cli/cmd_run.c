@@ -62,8 +62,11 @@ static int run(const struct command *command, int argc, char **argv)
     char *const shard = is_file ? model_path_shard(words[0], &chosen.source, &err) : NULL;
     if (is_file && shard == NULL)
         return command_failed(command, &err);
+    char *const record = is_file ? model_path_record(&err) : NULL; // NULL: checked at each open
     chosen.pipeline.engine.model = is_file ? shard : words[0];
+    chosen.pipeline.engine.record_dir = record;
     const bool good = serve(&chosen.serve, &chosen.pipeline, words[0], &err);
+    free(record);
     free(shard);
     return good ? 0 : command_failed(command, &err);
 }

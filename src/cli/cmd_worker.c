@@ -201,10 +201,11 @@ static enum engine_kv_type kv_type_named(const char *name)
 }
 
 /* `shard` is the model as a shard directory. */
-static bool run_rank(const char *shard, struct err *err)
+static bool run_rank(const char *shard, const char *record_dir, struct err *err)
 {
     struct pipeline_options options = {
         .engine = { .model = shard,
+                    .record_dir = record_dir,
                     .engine = chosen.engine,
                     .device = chosen.device,
                     .ctx_size = chosen.ctx_size,
@@ -252,7 +253,9 @@ static int worker(const struct command *command, int argc, char **argv)
         return command_failed(command, &err);
     char *shard = strcmp(chosen.engine, "mock") == 0 ? xstrdup(chosen.model)
                                                      : model_path_shard(chosen.model, NULL, &err);
-    bool done = shard && run_rank(shard, &err);
+    char *record = shard ? model_path_record(&err) : NULL; // NULL: checked at each open
+    bool done = shard && run_rank(shard, record, &err);
+    free(record);
     free(shard);
     return done ? 0 : command_failed(command, &err);
 }
