@@ -14,6 +14,7 @@
 
 #define TEXT_BYTES_CAP ((size_t)256 << 20) // unpolled text of one answer
 #define TEXT_BYTES_FIRST ((size_t)16 << 10)
+#define PIECE_BYTES_FIRST ((size_t)2 << 10) // a token's text and what a stop text held back
 
 const char *request_finish_name(enum request_finish finish)
 {
@@ -67,7 +68,9 @@ static bool allocate(struct request *request, const struct request_options *opti
     }
     buf_init(&request->mailbox.text, TEXT_BYTES_CAP);
     buf_init(&request->view, TEXT_BYTES_CAP);
+    buf_init(&request->piece, TEXT_BYTES_CAP);
     buf_reserve(&request->mailbox.text, TEXT_BYTES_FIRST);
+    buf_reserve(&request->piece, PIECE_BYTES_FIRST);
     return true;
 }
 
@@ -77,6 +80,7 @@ static void destroy(struct request *request)
     mutex_release(&request->mailbox.mutex);
     buf_release(&request->mailbox.text);
     buf_release(&request->view);
+    buf_release(&request->piece);
     free(request->mailbox.tokens);
     free(request->view_tokens);
     free(request->ids);
@@ -168,8 +172,12 @@ enum completion_state request_add_token(struct request *request,
         request->first_token_ns = now_ns;
 
     const uint32_t text_first = completion->text_bytes;
+    buf_clear(&request->piece);
+    const enum completion_state state =
+        completion_push(completion, sampled->token, &request->piece);
     mutex_lock(&mailbox->mutex);
-    const enum completion_state state = completion_push(completion, sampled->token, &mailbox->text);
+    buf_add_str(&mailbox->text, buf_view(&request->piece));
+    request->text_lost |= !buf_ok(&mailbox->text) || !buf_ok(&request->piece);
     mailbox->given_bytes = completion->given_bytes;
     if (request->tokens_cap > 0) {
         if (!completion->ended_without_text)

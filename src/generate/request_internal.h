@@ -42,6 +42,8 @@ struct request {
     int32_t *ids;        // [n_prompt + max_tokens] prompt and answer
     uint32_t n_ids;
     struct completion completion;
+    struct buf piece;     // text of one token
+    bool text_lost;       // the client left more unread than there is room for
     struct request *next; // of the list it waits in
     uint64_t admission;   // rising; the youngest running request is preempted first
     uint64_t admitted_ns; // first admission; 0: not yet

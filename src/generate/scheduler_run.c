@@ -20,7 +20,8 @@
 #include "generate/scheduler_internal.h"
 #include "text/tokenizer.h"
 
-#define TICK_MS 100u // longest wait: the chain may change without an answer
+#define MIXED_ROWS 128u // near the rate of larger batches, at a fraction of the pause
+#define TICK_MS 100u    // longest wait: the chain may change without an answer
 #define PROBE_RETRY_MS 1000u
 #define METER_NS 2000000000u // shortest interval of a rate
 #define RATE_LOG_INTERVAL_MS 10000u
@@ -188,6 +189,7 @@ void scheduler_read_info(struct scheduler *scheduler)
     limits->n_pages = info->n_pages;
     limits->page_rows = info->page_rows;
     limits->prefill_rows = scheduler->options.prefill_rows;
+    limits->mixed_rows = MIXED_ROWS;
     limits->n_groups = scheduler->options.n_stages;
     const uint64_t pool_rows = (uint64_t)info->n_pages * info->page_rows;
     atomic_store(&scheduler->rows_cap,
@@ -381,6 +383,12 @@ static void on_token(struct scheduler *scheduler, uint32_t slot,
     scheduler->news = true;
     scheduler->meter.tokens++;
     atomic_fetch_add(&scheduler->stats.generated, 1);
+    if (request->text_lost) {
+        struct err err;
+        err_set(&err, ERR_NO_MEMORY, "the client reads too slowly: its answer has no more room");
+        fail_request(scheduler, leave(scheduler, slot), &err);
+        return;
+    }
     if (state == COMPLETION_GOES_ON)
         return;
     end_request(scheduler, leave(scheduler, slot), REQUEST_DONE,

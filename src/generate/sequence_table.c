@@ -2,8 +2,8 @@
  * several stages the decoding sequences are spread over as many batches as there are stages, since
  * one batch with all of them would keep one stage busy and the others waiting. Which ones: those
  * that have waited longest. The rest of the batch is prompts, the oldest request first, so that a
- * long prompt is followed and never overtaken for ever; chunks of one prompt go back to back
- * without waiting for each other's answers.
+ * long prompt is never overtaken for ever, and not too many rows at once while others wait for
+ * words; chunks of one prompt go back to back without waiting for each other's answers.
  *
  * Pages are counted by ids, not by rows fed: a prompt that is admitted has its pages from then on,
  * and a drawn token takes its page before its row is planned. */
@@ -180,13 +180,12 @@ static bool next_prefill(const struct sequence_table *table, const struct flight
     return found;
 }
 
-static uint32_t decode_share(const struct sequence_table *table)
+static uint32_t count_decoding(const struct sequence_table *table)
 {
     uint32_t n_decoding = 0;
     for (uint32_t i = 0; i < table->sequences_cap; i++)
         n_decoding += is_decoding(&table->sequences[i]);
-    const uint32_t n_groups = table->limits.n_groups;
-    return (n_decoding + n_groups - 1) / n_groups;
+    return n_decoding;
 }
 
 struct flight *sequence_table_plan(struct sequence_table *table, struct batch *batch)
@@ -198,17 +197,22 @@ struct flight *sequence_table_plan(struct sequence_table *table, struct batch *b
     flight->n_parts = 0;
     flight->probe = false;
     batch->n_rows = 0;
+    const uint32_t n_decoding = count_decoding(table);
+    const uint32_t n_groups = table->limits.n_groups;
     uint32_t slot = 0;
-    for (uint32_t left = decode_share(table);
+    for (uint32_t left = (n_decoding + n_groups - 1) / n_groups;
          left > 0 && batch->n_rows < max_rows && next_decode(table, flight, &slot); left--)
         add_rows(table, slot, 1, batch, flight);
-    while (batch->n_rows < max_rows && next_prefill(table, flight, &slot)) {
+    uint32_t rows_end = max_rows;
+    if (n_decoding > 0 && table->limits.mixed_rows < max_rows - batch->n_rows)
+        rows_end = batch->n_rows + table->limits.mixed_rows;
+    while (batch->n_rows < rows_end && next_prefill(table, flight, &slot)) {
         const struct sequence *sequence = &table->sequences[slot];
         uint32_t n_rows = sequence->request->n_ids - sequence->n_fed;
         if (n_rows > table->limits.prefill_rows)
             n_rows = table->limits.prefill_rows;
-        if (n_rows > max_rows - batch->n_rows)
-            n_rows = max_rows - batch->n_rows;
+        if (n_rows > rows_end - batch->n_rows)
+            n_rows = rows_end - batch->n_rows;
         add_rows(table, slot, n_rows, batch, flight);
     }
     batch->id = table->n_batches + 1;

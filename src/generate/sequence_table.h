@@ -44,6 +44,7 @@ struct sequence_limits {
     uint32_t n_pages, page_rows;
     uint32_t max_rows;     // of a batch
     uint32_t prefill_rows; // of one prompt in a batch
+    uint32_t mixed_rows;   // of all prompts in a batch while answers are being written
     uint32_t n_groups;     // decode rows are spread over so many batches
 };
 

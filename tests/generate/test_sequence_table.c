@@ -28,6 +28,7 @@ static struct bench *bench_new(void)
                                                     .page_rows = 64,
                                                     .max_rows = 32,
                                                     .prefill_rows = 20,
+                                                    .mixed_rows = 32,
                                                     .n_groups = 1 };
     assert_true(batch_init(&bench->batch, 64, 0, &err));
     return bench;
@@ -127,6 +128,26 @@ static void test_decode_before_prompts(void **state)
                      32); // 3 decode rows, 20 of the older prompt, 9 of the other
     for (uint32_t r = 0; r < 32; r++)
         assert_int_equal(bench->batch.rows[r].sequence, r < 3 ? r : r < 23 ? 3 : 4);
+    bench_free(bench);
+}
+
+/* While answers are written, prompts come in smaller pieces; alone, in large ones. */
+static void test_mixed_rows(void **state)
+{
+    (void)state;
+    struct bench *bench = bench_new();
+    bench->table.limits.mixed_rows = 8;
+    const uint32_t slot = sequence_table_admit(&bench->table, make_request(bench, 4));
+    land(bench, plan(bench));
+    sequence_table_admit(&bench->table, make_request(bench, 100));
+    struct flight *flight = plan(bench);
+    assert_int_equal(bench->batch.n_rows, 1 + 8);
+    assert_non_null(plan(bench)); // the first is in flight, and still it is waited for
+    assert_int_equal(bench->batch.n_rows, 8);
+    land(bench, flight);
+    sequence_table_leave(&bench->table, slot);
+    assert_non_null(plan(bench));
+    assert_int_equal(bench->batch.n_rows, 20);
     bench_free(bench);
 }
 
@@ -249,6 +270,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_prompt_in_chunks),
         cmocka_unit_test(test_decode_before_prompts),
+        cmocka_unit_test(test_mixed_rows),
         cmocka_unit_test(test_decode_groups),
         cmocka_unit_test(test_slot_is_free_after_its_flights),
         cmocka_unit_test(test_pages),
