@@ -1,6 +1,5 @@
 /* f32, f16 and bf16: panels [cols][32] and row-major sources, and the two 8-bit floats of
  * safetensors, which f16 holds exactly. No arithmetic but the conversions of quant.c. */
-#include <math.h>
 #include <string.h>
 
 #include "quant/quant_internal.h"
@@ -147,19 +146,16 @@ static void f8_e5m2_decode_row(const uint8_t *row, uint32_t cols, float *out)
         out[k] = quant_f16_to_f32((uint16_t)(row[k] << 8));
 }
 
-/* E4M3 (the "fn" kind of safetensors): no infinities, all ones is the only NaN of each sign,
- * subnormals are multiples of 2^-9. */
+/* E4M3 (the "fn" kind of safetensors): no infinities, all ones is the only NaN of each sign. Its
+ * bits are those of an f16 with the exponent moved by 8; subnormals are multiples of 2^-9. */
 static float f8_e4m3_to_f32(uint8_t byte)
 {
-    uint32_t exponent = byte >> 3 & 15u, mantissa = byte & 7u;
-    float magnitude;
+    uint32_t sign = (byte & 0x80u) << 8, exponent = byte >> 3 & 15u, mantissa = byte & 7u;
     if (exponent == 15 && mantissa == 7)
-        magnitude = NAN;
-    else if (exponent == 0)
-        magnitude = (float)mantissa * 0x1p-9f;
-    else
-        magnitude = ldexpf((float)(8 + mantissa), (int)exponent - 10);
-    return copysignf(magnitude, byte & 0x80u ? -1.0f : 1.0f);
+        return quant_f16_to_f32((uint16_t)(sign | 0x7e00u));
+    if (exponent == 0)
+        return (sign ? -0x1p-9f : 0x1p-9f) * (float)mantissa;
+    return quant_f16_to_f32((uint16_t)(sign | (exponent + 8) << 10 | mantissa << 7));
 }
 
 static void f8_e4m3_decode_row(const uint8_t *row, uint32_t cols, float *out)

@@ -145,6 +145,11 @@ static bool check_refused(const struct reader *reader)
             return err_set(reader->err, ERR_UNSUPPORTED, "%s.%s: %s", reader->arch->name,
                            refused->key, refused->reason);
     }
+    uint32_t n_parts;
+    if (gguf_read_u32(gguf_find(reader->gguf, "split.count"), &n_parts) && n_parts > 1)
+        return err_set(reader->err, ERR_UNSUPPORTED,
+                       "one of %u parts of a GGUF; join them first (llama-gguf-split --merge)",
+                       n_parts);
     if (gguf_find_tensor(reader->gguf, "rope_factors_long.weight") ||
         gguf_find_tensor(reader->gguf, "rope_factors_short.weight"))
         return err_set(reader->err, ERR_UNSUPPORTED, "longrope is not read from GGUF");

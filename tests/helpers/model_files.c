@@ -309,6 +309,8 @@ static void add_gguf(const struct small_model *model, const struct small_tensor 
         memcpy(ordered + (size_t)to * cols, values + (size_t)row * cols, cols * sizeof *ordered);
     }
     uint32_t type = tensor->rows == 0 || cols % 32 ? 0 : model->gguf_type;
+    if (model->odd && strcmp(model->odd, gguf_name) == 0)
+        type = model->odd_type;
     if (model->misshapen && strcmp(model->misshapen, gguf_name) == 0)
         cols /= 2;
     uint64_t dims[2] = { cols, rows };

@@ -45,6 +45,8 @@ struct small_model {
     const char *extra;     // one that does not belong, or NULL
     const char *misshapen; // one whose columns are halved, or NULL
     uint32_t gguf_type;    // of matrices in a GGUF: 0 f32, 1 f16, 2 q4_0, 3 q4_1, 8 q8_0
+    const char *odd;       // a tensor of the GGUF that has odd_type instead, or NULL
+    uint32_t odd_type;
     bool is_tied;
 };
 /* config.json and model.safetensors (f32) in a directory. */

@@ -166,6 +166,34 @@ static void test_quantised_sources_are_never_touched(void **state)
     }
 }
 
+/* Gate and up alternate in one tensor only when their formats agree. */
+static void test_gate_and_up_of_two_formats(void **state)
+{
+    struct place place;
+    struct small_model model = {
+        .seed = 11, .gguf_type = 2, .odd = "blk.1.ffn_up.weight", .odd_type = 8
+    };
+    struct err err = { 0 };
+    struct source source;
+    (void)state;
+    place_make(&place);
+    small_model_write_gguf(&model, place.gguf);
+    shard_files_make_default(place.gguf, place.shard, "int4");
+    struct weights *weights = weights_open(place.shard, NULL, &err);
+    assert_non_null(weights);
+    assert_non_null(weights_find(weights, 0, TENSOR_GATE_UP));
+    assert_null(weights_find(weights, 1, TENSOR_GATE_UP));
+    assert_int_equal(weights_find(weights, 1, TENSOR_GATE)->format, QUANT_INT4);
+    assert_int_equal(weights_find(weights, 1, TENSOR_UP)->format, QUANT_INT8);
+    assert_int_equal(weights_find(weights, 1, TENSOR_UP)->rows, 40);
+    assert_true(source_open(&source, place.gguf, &err));
+    for (size_t i = 0; i < weights_count(weights); i++)
+        assert_true(family_check_tensor(&source.config, weights_at(weights, i), &err));
+    source_close(&source);
+    weights_close(weights);
+    place_drop(&place);
+}
+
 static uint64_t hash_file(const char *directory, const char *name)
 {
     struct file_map map;
@@ -341,6 +369,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_float_sources),
         cmocka_unit_test(test_quantised_sources_are_never_touched),
+        cmocka_unit_test(test_gate_and_up_of_two_formats),
         cmocka_unit_test(test_the_same_bytes_every_time),
         cmocka_unit_test(test_targets),
         cmocka_unit_test(test_one_stage_writes_its_files_only),

@@ -212,6 +212,9 @@ static void test_refusals(void **state)
     uint8_t superblock[144] = { 0 };
     gguf_add_tensor(&l.builder, "output.weight", 12, (uint64_t[]){ 256, 1 }, 2, superblock, 144);
     finish(&l, &source, "tensor output.weight is of type q4_k, which is not read");
+    little_init(&l, "llama");
+    gguf_add_u32(&l.builder, "split.count", 3);
+    finish(&l, &source, "one of 3 parts");
     gguf_builder_init(&l.builder);
     finish(&l, &source, "general.architecture is missing");
     little_init(&l, "qwen2");
