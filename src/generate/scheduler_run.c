@@ -200,8 +200,8 @@ void scheduler_read_info(struct scheduler *scheduler)
 
 static void lose_chain(struct scheduler *scheduler, const struct err *err)
 {
-    log_warn("the chain is lost, %u running requests with it: %s", scheduler->table.n_running,
-             err->text);
+    if (scheduler->table.n_running > 0)
+        log_warn("%u requests end: %s", scheduler->table.n_running, err->text);
     scheduler->chain_up = false;
     scheduler->down_since_ms = clock_ms();
     atomic_store(&scheduler->ready, false);
