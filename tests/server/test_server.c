@@ -11,12 +11,23 @@
 #include "base/json.h"
 #include "base/thread.h"
 #include "helpers/cm.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_mock.h"
 
 #include "fake_scheduler.h"
-#include "fake_text.h"
+
+/* The mock model's, and a message that it refuses. */
+static const char template_text[] =
+    "{% for message in messages %}"
+    "{% if message.content == 'raise' %}{{ raise_exception('the template says no') }}{% endif %}"
+    "{{ '<|' + message.role + '|>' + message.content + '<|end|>' }}{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}";
 
 /* One server on a thread, for one test. */
 struct bench {
+    struct tokenizer *tokenizer;
+    struct chat *chat;
     struct server *server;
     struct scheduler scheduler;
     struct server_model model;
@@ -37,6 +48,11 @@ static struct bench *bench_open(struct server_options options)
     struct bench *const bench = xcalloc(1, sizeof *bench);
     struct err err = { 0 };
 
+    bench->tokenizer = tokenizer_load_mock();
+    bench->chat =
+        chat_open(&(struct chat_options){ .template_text = str_from(template_text) }, &err);
+    if (bench->chat == NULL)
+        fail_msg("%s", err.text);
     sampling_params_init(&bench->defaults);
     bench->defaults.temperature = 1;
     bench->model = (struct server_model){ .id = "tiny/model",
@@ -44,8 +60,8 @@ static struct bench *bench_open(struct server_options options)
                                           .ctx_size = FAKE_PROMPT_ROWS_CAP + 1,
                                           .vocab_size = 260,
                                           .fingerprint = "fp_0123",
-                                          .tokenizer = (const struct tokenizer *)bench,
-                                          .chat = (const struct chat *)bench,
+                                          .tokenizer = bench->tokenizer,
+                                          .chat = bench->chat,
                                           .defaults = &bench->defaults };
     bench->server = server_open(&options, &err);
     assert_non_null(bench->server);
@@ -64,6 +80,8 @@ static void bench_close(struct bench *bench)
     }
     server_close(bench->server);
     assert_int_equal(atomic_load(&bench->scheduler.n_live), 0);
+    chat_close(bench->chat);
+    tokenizer_free(bench->tokenizer);
     free(bench);
 }
 
@@ -228,8 +246,8 @@ static void test_chat_whole(void **state)
         "\"model\":\"tiny/model\",\"system_fingerprint\":\"fp_0123\",\"choices\":["
         "{\"index\":0,\"message\":{\"role\":\"assistant\",\"content\":\"Hello \\\"you\\\"\","
         "\"refusal\":null},\"logprobs\":null,\"finish_reason\":\"stop\"}],"
-        "\"usage\":{\"prompt_tokens\":26,\"completion_tokens\":5,\"total_tokens\":31}," TIMINGS "}",
-        26, 260);
+        "\"usage\":{\"prompt_tokens\":28,\"completion_tokens\":5,\"total_tokens\":33}," TIMINGS "}",
+        28, 280);
     assert_has(&answer.all, "Content-Type: application/json\r\n");
     assert_int_equal(bench->scheduler.last.max_tokens, 0);
     answer_release(&answer);
@@ -259,9 +277,9 @@ static void test_chat_streamed(void **state)
                       "{\"index\":0,\"delta\":{\"content\":\"lo\"},\"logprobs\":null,"
                       "\"finish_reason\":null}],\"usage\":null}\n\n" CHUNK
                       "{\"index\":0,\"delta\":{},\"logprobs\":null,\"finish_reason\":\"stop\"}],"
-                      "\"usage\":null," TIMINGS "}\n\n" CHUNK "],\"usage\":{\"prompt_tokens\":20,"
-                      "\"completion_tokens\":5,\"total_tokens\":25}}\n\ndata: [DONE]\n\n",
-                20, 200);
+                      "\"usage\":null," TIMINGS "}\n\n" CHUNK "],\"usage\":{\"prompt_tokens\":22,"
+                      "\"completion_tokens\":5,\"total_tokens\":27}}\n\ndata: [DONE]\n\n",
+                22, 220);
     assert_has(&answer.all, "Content-Type: text/event-stream; charset=utf-8\r\n");
     assert_has(&answer.all, "Cache-Control: no-cache\r\n");
     answer_release(&answer);
@@ -273,7 +291,7 @@ static void test_chat_streamed(void **state)
                 CHUNK "{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},"
                       "\"logprobs\":null,\"finish_reason\":\"stop\"}]," TIMINGS
                       "}\n\ndata: [DONE]\n\n",
-                5, 50);
+                7, 70);
     answer_release(&answer);
     bench_close(bench);
 }
@@ -379,11 +397,11 @@ static void test_fields_reach_the_scheduler(void **state)
 
     call(bench, "POST", "/v1/chat/completions",
          "{\"messages\":[{\"role\":\"system\",\"content\":\"s\"},{\"role\":\"user\",\"content\":"
-         "[{\"type\":\"text\",\"text\":\">st\"},{\"type\":\"text\",\"text\":\"op\"}]}],"
+         "[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"text\",\"text\":\">stop\"}]}],"
          "\"stop\":\"x\",\"top_k\":-1,\"seed\":null}",
          &answer);
     assert_int_equal(answer.status, 200);
-    assert_string_equal(bench->scheduler.prompt, "s>stop");
+    assert_string_equal(bench->scheduler.prompt, "sa\n>stop");
     assert_true(last->sampling.temperature == 1 && last->sampling.top_k == 0); // the defaults
     assert_true(!last->has_seed && last->n_stops == 1);
     answer_release(&answer);
