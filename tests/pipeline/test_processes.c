@@ -8,34 +8,23 @@
 #include "base/memory.h"
 #include "helpers/cm.h"
 #include "helpers/echo.h"
-#include "net/socket.h"
-#include "pipeline/worker.h"
+#include "helpers/ranks.h"
 
 #include <signal.h>
-#include <spawn.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #define SOON_MS 5000
 #define PATIENT_MS 30000
-#define CHILD_S 200 // no child outlives a test that failed by much
 #define TEXT "the quick brown fox jumps over the lazy dog"
 
-extern char **environ;
-
 struct chain_of_three {
-    char addresses[3][32];
-    pid_t ranks[3]; // 0: not running; the head's only in the test that kills heads
+    char addresses[3][RANKS_ADDRESS_CAP];
+    pid_t ranks[3]; // the head's only in the test that kills heads
     struct pipeline *head;
 };
 
-/* --- processes ---------------------------------------------------------------------------------
- */
-
-static struct pipeline_options options_of(uint32_t rank, const char *listen, const char *next)
+static struct pipeline_options options_of(const struct chain_of_three *chain, uint32_t rank)
 {
     static const uint32_t ends[4] = { 0, 2, 5, 8 };
     return (struct pipeline_options){
@@ -46,39 +35,20 @@ static struct pipeline_options options_of(uint32_t rank, const char *listen, con
                     .layer_end = ends[rank + 1] },
         .rank = rank,
         .total = 3,
-        .listen = listen,
-        .next = next,
+        .listen = chain->addresses[rank],
+        .next = rank < 2 ? chain->addresses[rank + 1] : NULL,
         .ping_ms = 200,
         .frame_ms = 1000,
     };
 }
 
-static atomic_int stop;
-
-static void on_signal(int number)
+/* A head in a process of its own: says on stdout when it has heard all of it. */
+static int be_head(const struct pipeline_options *options)
 {
-    (void)number;
-    atomic_store(&stop, 1);
-}
-
-static int be_worker(char **words)
-{
-    const struct sigaction action = { .sa_handler = on_signal };
-    const char *next = words[2][0] ? words[2] : NULL;
-    struct pipeline_options options = options_of((uint32_t)(words[0][0] - '0'), words[1], next);
-    struct err err;
-    sigaction(SIGTERM, &action, NULL);
-    return worker_run(&options, &stop, &err) ? 0 : 1;
-}
-
-/* Says on stdout when it has heard all of it. */
-static int be_head(char **words)
-{
-    struct pipeline_options options = options_of(0, words[1], words[2]);
     const struct echo_options talk = { .text = TEXT, .n_streams = 4 };
     const struct pipeline_result *result;
     struct err err;
-    struct pipeline *head = pipeline_open(&options, &err);
+    struct pipeline *head = pipeline_open(options, &err);
     if (!head || !echo_wait_ready(head, PATIENT_MS) || !echo_talk(head, &talk, &err))
         return 1;
     if (write(STDOUT_FILENO, "+", 1) != 1)
@@ -87,76 +57,18 @@ static int be_head(char **words)
         pipeline_poll(head, 100, &result);
 }
 
-/* `out`: what becomes its stdout, or -1. */
-static pid_t start_process(char *const words[], int out)
+static void start_rank(struct chain_of_three *chain, uint32_t rank, int out)
 {
-    posix_spawn_file_actions_t actions;
-    pid_t pid;
-    posix_spawn_file_actions_init(&actions);
-    if (out >= 0)
-        posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
-    assert_int_equal(posix_spawn(&pid, "/proc/self/exe", &actions, NULL, words, environ), 0);
-    posix_spawn_file_actions_destroy(&actions);
-    return pid;
-}
-
-static void start_rank(struct chain_of_three *chain, uint32_t rank)
-{
-    char number[2] = { (char)('0' + rank), '\0' }, none[1] = "";
-    char program[] = "rank", kind[] = "worker";
-    char *words[] = {
-        program, kind, number, chain->addresses[rank], rank < 2 ? chain->addresses[rank + 1] : none,
-        NULL
-    };
-    chain->ranks[rank] = start_process(words, -1);
-}
-
-static void kill_rank(struct chain_of_three *chain, uint32_t rank)
-{
-    int status;
-    assert_int_equal(kill(chain->ranks[rank], SIGKILL), 0);
-    assert_int_equal(waitpid(chain->ranks[rank], &status, 0), chain->ranks[rank]);
-    assert_true(WIFSIGNALED(status));
-    chain->ranks[rank] = 0;
-}
-
-static void check_running(const struct chain_of_three *chain, uint32_t rank)
-{
-    assert_int_equal(waitpid(chain->ranks[rank], NULL, WNOHANG), 0);
-}
-
-/* SIGTERM ends a rank with status 0. */
-static void end_rank(struct chain_of_three *chain, uint32_t rank)
-{
-    int status;
-    assert_int_equal(kill(chain->ranks[rank], SIGTERM), 0);
-    assert_int_equal(waitpid(chain->ranks[rank], &status, 0), chain->ranks[rank]);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    const struct pipeline_options options = options_of(chain, rank);
+    chain->ranks[rank] = ranks_start(&options, out);
 }
 
 /* --- the chain ---------------------------------------------------------------------------------
  */
 
-/* Ports that were free a moment ago. */
-static void choose_addresses(struct chain_of_three *chain)
-{
-    struct socket_listener *listeners[3];
-    struct address address;
-    struct err err;
-    assert_true(address_parse(STR("127.0.0.1:0"), &address, &err));
-    for (int i = 0; i < 3; i++) {
-        listeners[i] = socket_listen(&address, &err);
-        assert_non_null(listeners[i]);
-        snprintf(chain->addresses[i], sizeof chain->addresses[i], "127.0.0.1:%u",
-                 socket_listener_address(listeners[i])->port);
-    }
-    for (int i = 0; i < 3; i++)
-        socket_listener_close(listeners[i]);
-}
-
 static void open_head(struct chain_of_three *chain)
 {
-    struct pipeline_options options = options_of(0, chain->addresses[0], chain->addresses[1]);
+    const struct pipeline_options options = options_of(chain, 0);
     struct err err;
     chain->head = pipeline_open(&options, &err);
     if (!chain->head)
@@ -166,9 +78,9 @@ static void open_head(struct chain_of_three *chain)
 static void open_chain(struct chain_of_three *chain)
 {
     *chain = (struct chain_of_three){ 0 };
-    choose_addresses(chain);
-    start_rank(chain, 1);
-    start_rank(chain, 2);
+    ranks_choose_addresses(chain->addresses, 3);
+    start_rank(chain, 1, -1);
+    start_rank(chain, 2, -1);
     open_head(chain);
     assert_true(echo_wait_ready(chain->head, PATIENT_MS));
 }
@@ -176,8 +88,8 @@ static void open_chain(struct chain_of_three *chain)
 static void close_chain(struct chain_of_three *chain)
 {
     pipeline_close(chain->head);
-    end_rank(chain, 1);
-    end_rank(chain, 2);
+    ranks_end(chain->ranks[1]);
+    ranks_end(chain->ranks[2]);
 }
 
 static void check_serves(struct chain_of_three *chain)
@@ -203,7 +115,7 @@ static void strike(void *context, uint32_t step)
         kill(blow->chain->ranks[blow->rank], SIGSTOP); // from the next batch on it answers nothing
     } else if (step == blow->at_step) {
         blow->struck_ms = clock_ms();
-        kill_rank(blow->chain, blow->rank);
+        ranks_kill(blow->chain->ranks[blow->rank]);
     }
 }
 
@@ -222,9 +134,9 @@ static void check_blow(struct chain_of_three *chain, uint32_t rank, uint32_t at_
     if (blow.struck_ms) // else the pings found the stopped rank first
         assert_true(clock_ms() - blow.struck_ms < SOON_MS);
     else
-        kill_rank(chain, rank);
-    check_running(chain, rank == 1 ? 2 : 1);
-    start_rank(chain, rank);
+        ranks_kill(chain->ranks[rank]);
+    ranks_check_running(chain->ranks[3 - rank]);
+    start_rank(chain, rank, -1);
     check_serves(chain);
 }
 
@@ -249,13 +161,13 @@ static void test_a_rank_killed_while_idle(void **state)
     for (uint32_t rank = 1; rank < 3; rank++) {
         const struct pipeline_result *result;
         uint64_t started = clock_ms();
-        kill_rank(&chain, rank);
+        ranks_kill(chain.ranks[rank]);
         while (pipeline_state(chain.head) == PIPELINE_READY) {
             assert_false(pipeline_poll(chain.head, 100, &result));
             assert_true(clock_ms() - started < SOON_MS);
         }
-        check_running(&chain, 3 - rank);
-        start_rank(&chain, rank);
+        ranks_check_running(chain.ranks[3 - rank]);
+        start_rank(&chain, rank, -1);
         check_serves(&chain);
     }
     close_chain(&chain);
@@ -284,19 +196,18 @@ static void test_a_stopped_rank_is_lost_by_its_pings(void **state)
 static void test_killed_heads_are_followed_by_others(void **state)
 {
     struct chain_of_three chain;
-    char program[] = "rank", kind[] = "head", number[] = "0", said;
     int pipe_ends[2];
+    char said;
     (void)state;
     open_chain(&chain);
     pipeline_close(chain.head);
     assert_int_equal(pipe(pipe_ends), 0);
     for (int i = 0; i < 3; i++) {
-        char *words[] = { program, kind, number, chain.addresses[0], chain.addresses[1], NULL };
-        chain.ranks[0] = start_process(words, pipe_ends[1]);
+        start_rank(&chain, 0, pipe_ends[1]);
         assert_int_equal(read(pipe_ends[0], &said, 1), 1); // it has talked
-        kill_rank(&chain, 0);
-        check_running(&chain, 1);
-        check_running(&chain, 2);
+        ranks_kill(chain.ranks[0]);
+        ranks_check_running(chain.ranks[1]);
+        ranks_check_running(chain.ranks[2]);
     }
     open_head(&chain);
     check_serves(&chain);
@@ -313,12 +224,9 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_stopped_rank_is_lost_by_its_pings),
         cmocka_unit_test(test_killed_heads_are_followed_by_others),
     };
+    int status;
     log_setup(LOG_ERROR, false);
-    if (argc == 5)
-        alarm(CHILD_S);
-    if (argc == 5 && strcmp(argv[1], "worker") == 0)
-        return be_worker(argv + 2);
-    if (argc == 5 && strcmp(argv[1], "head") == 0)
-        return be_head(argv + 2);
+    if (ranks_main(argc, argv, be_head, &status))
+        return status;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
