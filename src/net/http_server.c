@@ -115,6 +115,12 @@ static void on_signal(uv_signal_t *handle, int number)
     http_server_stop(handle->data);
 }
 
+void http_server_catch_signals(struct http_server *server)
+{
+    for (size_t i = 0; i < 2; i++)
+        must(uv_signal_start(&server->signals[i], on_signal, signal_numbers[i]) == 0);
+}
+
 static void on_timer(uv_timer_t *timer)
 {
     http_event_push(timer->data, (struct http_event){ .kind = HTTP_EVENT_TIMER });
@@ -267,8 +273,6 @@ struct http_server *http_server_open(const struct http_server_options *options, 
     for (size_t i = 0; i < 2; i++) {
         must(uv_signal_init(&server->loop, &server->signals[i]) == 0);
         server->signals[i].data = server;
-        if (options->catch_signals)
-            must(uv_signal_start(&server->signals[i], on_signal, signal_numbers[i]) == 0);
     }
     if (!listen_on(server, err)) {
         http_server_close(server);

@@ -46,7 +46,6 @@ struct http_server_options {
     uint32_t idle_timeout_ms;   // 0: 75 s between requests
     uint32_t write_timeout_ms;  // 0: 30 s in which a client takes nothing of a finished answer
     uint32_t heartbeat_ms;      // 0: 10 s of silence before a stream's heartbeat is sent
-    bool catch_signals;         // SIGINT and SIGTERM become HTTP_EVENT_STOP
 };
 
 enum http_event_kind {
@@ -88,6 +87,9 @@ bool http_server_poll(struct http_server *server, struct http_event *event);
 /* Any thread; http_server_stop also from a signal handler. */
 void http_server_wake(struct http_server *server);
 void http_server_stop(struct http_server *server);
+
+/* From now on SIGINT and SIGTERM are HTTP_EVENT_STOP, until the server is closed. */
+void http_server_catch_signals(struct http_server *server);
 
 /* Stops listening, closes idle connections; the rest close after their answers. */
 void http_server_drain(struct http_server *server);

@@ -121,7 +121,7 @@ void logprob_list_release(struct logprob_list *list)
 
 static void write_logprob(struct buf *out, float logprob)
 {
-    json_write_double(out, isfinite(logprob) ? (double)logprob : LOGPROB_FLOOR);
+    buf_printf(out, "%.9g", isfinite(logprob) ? (double)logprob : LOGPROB_FLOOR); // all of a float
 }
 
 static struct str token_text(const struct tokenizer *tokenizer, int32_t token)

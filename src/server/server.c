@@ -33,8 +33,7 @@ struct server *server_open(const struct server_options *options, struct err *err
                                        .port = options->port,
                                        .body_bytes_cap = options->body_bytes_cap,
                                        .output_bytes_cap = options->output_bytes_cap,
-                                       .heartbeat_ms = server->options.heartbeat_ms,
-                                       .catch_signals = options->catch_signals },
+                                       .heartbeat_ms = server->options.heartbeat_ms },
         err);
     if (server->http == NULL) {
         free(server);
@@ -154,6 +153,8 @@ bool server_run(struct server *server, const struct server_model *model,
 
     server->model = model;
     server->scheduler = scheduler;
+    if (server->options.catch_signals)
+        http_server_catch_signals(server->http);
     while (http_server_poll(server->http, &event)) {
         if (event.kind == HTTP_EVENT_STOP)
             n_stops = event.n_stops;

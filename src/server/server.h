@@ -24,7 +24,7 @@ struct server_options {
     uint64_t output_bytes_cap; // 0: 256 KiB of unsent answer, then a stream is dropped
     uint64_t drain_timeout_ms; // after the first stop
     uint32_t heartbeat_ms;     // 0: 10 s
-    bool catch_signals;        // SIGINT and SIGTERM stop the server
+    bool catch_signals;        // while it runs, SIGINT and SIGTERM stop it
     bool insecure;             // listens or links beyond loopback in the clear: /health says so
 };
 

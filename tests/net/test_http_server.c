@@ -610,14 +610,14 @@ static void wake_from_thread(void *server)
 
 static void test_wakes_are_merged_and_stops_counted(void **state)
 {
-    struct http_server *const server =
-        open_server((struct http_server_options){ .catch_signals = true });
+    struct http_server *const server = open_server((struct http_server_options){ 0 });
     struct thread thread = { 0 };
     struct err err;
     struct http_event event;
     uint32_t n_wakes = 0;
     (void)state;
 
+    http_server_catch_signals(server);
     assert_true(thread_start(&thread, "waker", wake_from_thread, server, &err));
     do {
         assert_true(http_server_poll(server, &event));
