@@ -182,9 +182,33 @@ static bool read_added(struct reading *reading, const struct json *list, struct 
     return true;
 }
 
+/* Added tokens that are found in normalised text are also shown in it, as Hugging Face's library
+ * does: their contents become the normalised ones. */
+static bool normalize_added(struct reading *reading, struct err *err)
+{
+    struct tokenizer_spec *spec = &reading->spec;
+    struct normalizer *normalizer = normalizer_new(spec->normalizers, spec->n_normalizers, err);
+    struct normalizer_scratch *scratch = normalizer_scratch_new();
+    bool good = normalizer != NULL;
+    for (size_t i = 0; good && i < spec->n_added; i++) {
+        const struct tokenizer_spec_added *added = &spec->added[i];
+        struct marked_text text = { .text = added->content };
+        if (!added->normalized)
+            continue;
+        good = normalizer_run(normalizer, scratch, text, TOKENIZER_TOKEN_BYTES_CAP, &text, err);
+        if (good)
+            reading->contents[added->id] = arena_str(&spec->arena, text.text);
+    }
+    normalizer_scratch_free(scratch);
+    normalizer_free(normalizer);
+    return good;
+}
+
 /* What each token decodes to: of its content as the file has it. */
 static bool decode_tokens(struct reading *reading, struct err *err)
 {
+    if (!normalize_added(reading, err))
+        return false;
     struct tokenizer_spec *spec = &reading->spec;
     for (size_t id = 0; id < spec->n_tokens; id++) {
         struct tokenizer_spec_token *token = &spec->tokens[id];

@@ -282,7 +282,7 @@ def rule_cases():
         {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]}
     meta = lambda scheme, cut=False: {"type": "Metaspace", "replacement": mark, "prepend_scheme": scheme, "split": cut}
     sp = dict(byte_fallback=True, fuse_unk=True, unk_token="<unk>")
-    bl_dec = {"type": "ByteLevel"}
+    bl_dec = GPT2
     cases = []
     for name, pattern in PATTERNS.items():
         cases.append(dict(name=name, pre=sequence(split(pattern), BYTE_LEVEL), dec=bl_dec))
@@ -340,16 +340,14 @@ def train(case, text):
     tokenizer.train_from_iterator([text[i:i + 4000] for i in range(0, len(text), 4000)], trainer)
     made = json.loads(tokenizer.to_str())
     made["model"].update(case.get("model", {}))
-    n = max(made["model"]["vocab"].values()) + 1
-    extra = [added("<|im_start|>"), added("<think>", False), added("tab", False, single_word=True, normalized=True),
-             added("[LEFT]", False, lstrip=True), added("<RIGHT>", rstrip=True), added("<|im_start|>x"),
-             added("é", False, normalized=True), added("  ", False)]
-    made["added_tokens"] = [added("<unk>") | {"id": 0}, added("<s>") | {"id": 1}, added("</s>") | {"id": 2}]
-    made["added_tokens"] += [a | {"id": n + i} for i, a in enumerate(extra) if a["content"] not in made["model"]["vocab"]]
-    made["added_tokens"] = [a | {"id": made["model"]["vocab"].get(a["content"], a["id"])} for a in made["added_tokens"]]
-    ids = [a["id"] for a in made["added_tokens"]]
-    for i, a in enumerate(made["added_tokens"][3:]):
-        a["id"] = n + i if a["content"] not in made["model"]["vocab"] else a["id"]
+    vocab = made["model"]["vocab"]
+    extra = [added("<unk>"), added("<s>"), added("</s>"), added("<|im_start|>"), added("<think>", False),
+             added("tab", False, single_word=True, normalized=True), added("[LEFT]", False, lstrip=True),
+             added("<RIGHT>", rstrip=True), added("<|im_start|>x"), added("é", False, normalized=True),
+             added("  ", False)]
+    following = iter(range(max(vocab.values()) + 1, 1 << 20))
+    made["added_tokens"] = sorted(({"id": vocab.get(a["content"]) if a["content"] in vocab else next(following), **a}
+                                   for a in extra), key=lambda a: a["id"])
     made["post_processor"] = {"type": "TemplateProcessing",
                               "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}},
                                          {"Sequence": {"id": "A", "type_id": 0}},
