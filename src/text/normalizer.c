@@ -270,6 +270,7 @@ static bool replace_regex(struct step *step, const struct regex *regex, struct s
     if (!step->scratch->regex)
         step->scratch->regex = regex_state_new();
     size_t done = 0, from = 0;
+    bool matched = false; // `done` is the end of a match
     while (from <= text.size) {
         size_t first, last;
         const enum regex_result result =
@@ -278,17 +279,18 @@ static bool replace_regex(struct step *step, const struct regex *regex, struct s
             return false;
         if (result == REGEX_NONE)
             break;
+        unsigned size = 0; // behind an empty match the search goes on a character later
+        if (first == last && last < text.size)
+            unicode_next(text.data + last, &size);
+        else if (first == last)
+            size = 1;
+        from = last + size;
+        if (first == last && matched && first == done)
+            continue; // an empty match that touches the one before does not count
         emit_same(step, done, first);
         emit(step, with, mark_of(step, first, last));
         done = last;
-        from = last;
-        if (first == last && last < text.size) { // an empty match: go on behind the character
-            unsigned size;
-            unicode_next(text.data + last, &size);
-            from += size;
-        } else if (first == last) {
-            break;
-        }
+        matched = true;
     }
     emit_same(step, done, text.size);
     return true;
