@@ -19,6 +19,7 @@
 /* For the last answers to leave, once the drain's time is over. */
 #define DRAIN_GRACE_MS 2000u
 #define HEARTBEAT_MS_DEFAULT 10000u
+#define BODY_BYTES_CAP_DEFAULT (16u << 20)
 
 struct server *server_open(const struct server_options *options, struct err *err)
 {
@@ -27,11 +28,13 @@ struct server *server_open(const struct server_options *options, struct err *err
     server->options = *options;
     if (server->options.heartbeat_ms == 0)
         server->options.heartbeat_ms = HEARTBEAT_MS_DEFAULT;
+    if (server->options.body_bytes_cap == 0)
+        server->options.body_bytes_cap = BODY_BYTES_CAP_DEFAULT;
     server->id_base = clock_ns() ^ ((uint64_t)clock_unix_seconds() << 32);
     server->http = http_server_open(
         &(struct http_server_options){ .host = options->host,
                                        .port = options->port,
-                                       .body_bytes_cap = options->body_bytes_cap,
+                                       .body_bytes_cap = server->options.body_bytes_cap,
                                        .output_bytes_cap = options->output_bytes_cap,
                                        .heartbeat_ms = server->options.heartbeat_ms },
         err);
@@ -57,13 +60,16 @@ void server_stop(struct server *server)
     http_server_stop(server->http);
 }
 
-static void refuse(struct http_exchange *exchange)
+static void refuse(const struct server *server, struct http_exchange *exchange)
 {
     const char *reason;
     const int status = http_refusal(exchange, &reason);
     struct api_error error;
 
     api_error_set(&error, status == 503 ? ERR_BUSY : ERR_ARGUMENT, "", "%s", reason);
+    if (status == 413)
+        api_error_set(&error, ERR_ARGUMENT, "", "%s: at most %llu bytes (--max-body)", reason,
+                      (unsigned long long)server->options.body_bytes_cap);
     error.status = status;
     api_error_respond(&error, exchange);
 }
@@ -119,7 +125,7 @@ static bool handle(struct server *server, const struct http_event *event)
         routes_handle(server, event->exchange);
         break;
     case HTTP_EVENT_REFUSED:
-        refuse(event->exchange);
+        refuse(server, event->exchange);
         break;
     case HTTP_EVENT_GONE:
         task_client_gone(http_user(event->exchange));

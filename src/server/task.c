@@ -269,7 +269,11 @@ void task_prepared(struct task *task)
         task_free(task);
         return;
     }
-    if (!submit(task, &error)) {
+    const bool good = submit(task, &error);
+    json_free(task->document); // the request has its own copy of prompt and stops
+    task->document = NULL;
+    token_list_release(&task->api_request.prompt);
+    if (!good) {
         fail(task, &error);
         return;
     }

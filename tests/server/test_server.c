@@ -538,6 +538,7 @@ static void test_too_long_a_prompt(void **state)
     call(bench, "POST", P, body.data, &answer);
     assert_int_equal(answer.status, 413);
     assert_has(&answer.body, "{\"error\":{\"message\":\"the body is larger");
+    assert_has(&answer.body, "at most 4096 bytes");
     answer_release(&answer);
     buf_release(&body);
     bench_close(bench);
