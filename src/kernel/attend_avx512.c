@@ -74,36 +74,25 @@ LEAF_INLINE void score_blocks(const struct attend_tile *tile, const void *k, uin
                               const uint32_t n_blocks)
 {
     const uint32_t d = tile->head_dim;
-    const float *q[12];
-    __m512 acc[12][4];
-#pragma GCC unroll 12
-    for (uint32_t i = 0; i < n_pairs; i++) {
+    const float *q[ATTEND_PAIRS_CAP];
+    __m512 acc[ATTEND_PAIRS_CAP][4];
+    UNROLL_12(i, n_pairs, {
         q[i] = tile->q[pair + i];
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n_blocks; b++)
-            acc[i][b] = _mm512_setzero_ps();
-    }
+        UNROLL_4(b, n_blocks, acc[i][b] = _mm512_setzero_ps();)
+    })
     for (uint32_t j = 0; j < d; j++) {
         __m512 column[4];
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n_blocks; b++)
-            column[b] = values(k, ((size_t)(block + b) * d + j) * LANES, type);
-#pragma GCC unroll 12
-        for (uint32_t i = 0; i < n_pairs; i++) {
+        UNROLL_4(b, n_blocks, column[b] = values(k, ((size_t)(block + b) * d + j) * LANES, type);)
+        UNROLL_12(i, n_pairs, {
             const __m512 v = _mm512_set1_ps(q[i][j]);
-#pragma GCC unroll 4
-            for (uint32_t b = 0; b < n_blocks; b++)
-                acc[i][b] = _mm512_fmadd_ps(v, column[b], acc[i][b]);
-        }
+            UNROLL_4(b, n_blocks, acc[i][b] = _mm512_fmadd_ps(v, column[b], acc[i][b]);)
+        })
     }
     const __m512 scale = _mm512_set1_ps(tile->scale);
-#pragma GCC unroll 12
-    for (uint32_t i = 0; i < n_pairs; i++) {
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n_blocks; b++)
-            _mm512_store_ps(tile->scores[pair + i] + (size_t)(block + b) * LANES,
-                            _mm512_mul_ps(acc[i][b], scale));
-    }
+    UNROLL_12(i, n_pairs, {
+        float *const to = tile->scores[pair + i] + (size_t)block * LANES;
+        UNROLL_4(b, n_blocks, _mm512_store_ps(to + b * LANES, _mm512_mul_ps(acc[i][b], scale));)
+    })
 }
 
 /* n_pairs pairs, all blocks of [first, end). */
@@ -190,36 +179,28 @@ LEAF_INLINE void mix_vectors(const struct attend_tile *tile, const void *v, uint
 {
     const uint32_t d = tile->head_dim;
     const __mmask16 mask = mask16(d - dim - (n_vectors - 1) * LANES);
-    const float *p[12];
-    __m512 acc[12][4];
-#pragma GCC unroll 12
-    for (uint32_t i = 0; i < n_pairs; i++) {
+    const float *p[ATTEND_PAIRS_CAP];
+    __m512 acc[ATTEND_PAIRS_CAP][4];
+    UNROLL_12(i, n_pairs, {
+        const float *const mixed = tile->part[pair + i] + ATTEND_RECORD_MIX + dim;
         p[i] = tile->scores[pair + i];
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n_vectors; b++)
-            acc[i][b] = _mm512_load_ps(tile->part[pair + i] + ATTEND_RECORD_MIX + dim + b * LANES);
-    }
+        UNROLL_4(b, n_vectors, acc[i][b] = _mm512_load_ps(mixed + b * LANES);)
+    })
     for (uint32_t at = first; at < end; at++) {
+        const size_t index = (size_t)at * d + dim;
         __m512 row[4];
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b + 1 < n_vectors; b++)
-            row[b] = values(v, (size_t)at * d + dim + b * LANES, type);
-        row[n_vectors - 1] =
-            values_masked(v, (size_t)at * d + dim + (n_vectors - 1) * LANES, mask, type);
-#pragma GCC unroll 12
-        for (uint32_t i = 0; i < n_pairs; i++) {
+        UNROLL_4(b, n_vectors,
+                 row[b] = b + 1 < n_vectors ? values(v, index + b * LANES, type)
+                                            : values_masked(v, index + b * LANES, mask, type);)
+        UNROLL_12(i, n_pairs, {
             const __m512 weight = _mm512_set1_ps(p[i][at]);
-#pragma GCC unroll 4
-            for (uint32_t b = 0; b < n_vectors; b++)
-                acc[i][b] = _mm512_fmadd_ps(weight, row[b], acc[i][b]);
-        }
+            UNROLL_4(b, n_vectors, acc[i][b] = _mm512_fmadd_ps(weight, row[b], acc[i][b]);)
+        })
     }
-#pragma GCC unroll 12
-    for (uint32_t i = 0; i < n_pairs; i++) {
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n_vectors; b++)
-            _mm512_store_ps(tile->part[pair + i] + ATTEND_RECORD_MIX + dim + b * LANES, acc[i][b]);
-    }
+    UNROLL_12(i, n_pairs, {
+        float *const mixed = tile->part[pair + i] + ATTEND_RECORD_MIX + dim;
+        UNROLL_4(b, n_vectors, _mm512_store_ps(mixed + b * LANES, acc[i][b]);)
+    })
 }
 
 LEAF_INLINE void mix_pairs(const struct attend_tile *tile, const void *v, uint32_t first,

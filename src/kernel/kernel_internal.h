@@ -14,6 +14,30 @@
 #define LEAF_INLINE static inline __attribute__((always_inline))
 #endif
 
+/* The statements after n once for each i < n, i being a constant in them: an array of registers
+ * must have constant indices before any pass of a compiler, or it stays in memory. n is a constant,
+ * too. */
+#define UNROLL_2(i, n, ...) UNROLL_STEP(i, 0, n, __VA_ARGS__) UNROLL_STEP(i, 1, n, __VA_ARGS__)
+#define UNROLL_4(i, n, ...)                                                                        \
+    UNROLL_2(i, n, __VA_ARGS__)                                                                    \
+    UNROLL_STEP(i, 2, n, __VA_ARGS__) UNROLL_STEP(i, 3, n, __VA_ARGS__)
+#define UNROLL_6(i, n, ...)                                                                        \
+    UNROLL_4(i, n, __VA_ARGS__)                                                                    \
+    UNROLL_STEP(i, 4, n, __VA_ARGS__) UNROLL_STEP(i, 5, n, __VA_ARGS__)
+#define UNROLL_12(i, n, ...)                                                                       \
+    UNROLL_6(i, n, __VA_ARGS__)                                                                    \
+    UNROLL_STEP(i, 6, n, __VA_ARGS__)                                                              \
+    UNROLL_STEP(i, 7, n, __VA_ARGS__) UNROLL_STEP(i, 8, n, __VA_ARGS__)                            \
+        UNROLL_STEP(i, 9, n, __VA_ARGS__) UNROLL_STEP(i, 10, n, __VA_ARGS__)                       \
+            UNROLL_STEP(i, 11, n, __VA_ARGS__)
+#define UNROLL_STEP(i, at, n, ...)                                                                 \
+    {                                                                                              \
+        enum { i = at };                                                                           \
+        if (i < (n)) {                                                                             \
+            __VA_ARGS__                                                                            \
+        }                                                                                          \
+    }
+
 /* ---- exp, in every rung: c = min(x, MAX); t = fma(c, LOG2E, ROUND); n = t - ROUND;
  * r = fma(n, -LN2_LOW, fma(n, -LN2_HIGH, c)); p = Horner(C6 .. C2, 1, 1) in r;
  * result = x < MIN ? 0 : p * 2^n ---- */

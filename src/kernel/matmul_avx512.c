@@ -90,40 +90,40 @@ LEAF_INLINE void ask_ahead(const uint8_t *at, uint32_t bytes)
 
 /* ---- one group of a tile ---- */
 
-/* What the rows of a tile bring to one group of weights: for groups of 32 as they were packed, for
- * larger ones summed here. */
+/* What the rows of a tile bring to one group of weights. */
 struct group_view {
+    const float *scales;
     const int32_t *sums;
     const int32_t *starts; // -8 x sums
     const float *scaled_sums;
-    const float *scales;
-    _Alignas(64) int32_t summed[16];
-    _Alignas(64) int32_t started[16];
-    _Alignas(64) float scaled[16];
+};
+
+/* Room for the sums of a group that is larger than what was packed. */
+struct group_sums {
+    _Alignas(64) int32_t sums[16];
+    int32_t starts[16];
+    float scaled[16];
 };
 
 /* Columns [k, k + 32 n_subs) of the tile. */
-LEAF_INLINE void group_view_init(struct group_view *view, const struct tile *tile, uint32_t k,
-                                 uint32_t n_subs, uint32_t size)
+LEAF_INLINE struct group_view group_view(const struct tile *tile, uint32_t k, uint32_t n_subs,
+                                         uint32_t size, struct group_sums *room)
 {
     const size_t at = (size_t)(k / SUM_GROUP) * size;
-    view->scales = tile->scales + (size_t)(k / ACTIVATION_GROUP) * size;
-    view->sums = tile->sums + at;
-    view->starts = (const int32_t *)tile->starts + at;
-    view->scaled_sums = tile->scaled_sums + at;
-    if (n_subs == 1)
-        return;
-    __m512i sum = _mm512_loadu_si512(view->sums);
+    const float *const scales = tile->scales + (size_t)(k / ACTIVATION_GROUP) * size;
+    const int32_t *const sums = tile->sums + at;
+    if (n_subs == 1) {
+        const int32_t *const starts = (const int32_t *)tile->starts + at;
+        return (struct group_view){ scales, sums, starts, tile->scaled_sums + at };
+    }
+    __m512i sum = _mm512_loadu_si512(sums);
     for (uint32_t i = 1; i < n_subs; i++)
-        sum = _mm512_add_epi32(sum, _mm512_loadu_si512(view->sums + (size_t)i * size));
-    _mm512_store_si512(view->summed, sum);
-    _mm512_store_si512(view->started,
+        sum = _mm512_add_epi32(sum, _mm512_loadu_si512(sums + (size_t)i * size));
+    _mm512_store_si512(room->sums, sum);
+    _mm512_store_si512(room->starts,
                        _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum, 3)));
-    _mm512_store_ps(view->scaled,
-                    _mm512_mul_ps(_mm512_loadu_ps(view->scales), _mm512_cvtepi32_ps(sum)));
-    view->sums = view->summed;
-    view->starts = view->started;
-    view->scaled_sums = view->scaled;
+    _mm512_store_ps(room->scaled, _mm512_mul_ps(_mm512_loadu_ps(scales), _mm512_cvtepi32_ps(sum)));
+    return (struct group_view){ scales, room->sums, room->starts, room->scaled };
 }
 
 /* What an accumulator of row i begins with, 16 rows of weights from `block`'s row `row` on. */
@@ -167,26 +167,21 @@ LEAF_INLINE void strip_dots(const uint8_t *lines, const int8_t *q, __m512i *dots
 {
     const __m512i low = _mm512_set1_epi8(15);
     if (is_int8(format)) {
-#pragma GCC unroll 8
         for (uint32_t j = 0; j < 8; j++) {
             const __m512i w = _mm512_loadu_si512(lines + j * LINE);
-#pragma GCC unroll 12
-            for (uint32_t i = 0; i < size; i++)
-                DOT(dots[i], w, q + (j * size + i) * 4);
+            UNROLL_12(i, size, DOT(dots[i], w, q + i * 4);)
+            q += 4 * size;
         }
         return;
     }
-#pragma GCC unroll 4
     for (uint32_t j = 0; j < 4; j++) {
         const __m512i w = _mm512_loadu_si512(lines + j * LINE);
         const __m512i w0 = _mm512_and_si512(w, low);
         const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
-#pragma GCC unroll 12
-        for (uint32_t i = 0; i < size; i++)
-            DOT(dots[i], w0, q + (2 * j * size + i) * 4);
-#pragma GCC unroll 12
-        for (uint32_t i = 0; i < size; i++)
-            DOT(dots[i], w1, q + ((2 * j + 1) * size + i) * 4);
+        UNROLL_12(i, size, DOT(dots[i], w0, q + i * 4);)
+        q += 4 * size;
+        UNROLL_12(i, size, DOT(dots[i], w1, q + i * 4);)
+        q += 4 * size;
     }
 }
 
@@ -198,21 +193,17 @@ LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *o
     const uint32_t half_bytes = job->group / SUM_GROUP * sub_bytes;
     const uint8_t *block = job->data;
     const int8_t *q = job->tile->q;
+    struct group_sums room;
     __m512 acc[TILE_ROWS_CAP];
-#pragma GCC unroll 12
-    for (uint32_t i = 0; i < size; i++)
-        acc[i] = _mm512_setzero_ps();
+    UNROLL_12(i, size, acc[i] = _mm512_setzero_ps();)
     for (uint32_t k = 0; k < job->cols; k += job->group) {
         const uint32_t left = job->cols - k < job->group ? job->cols - k : job->group;
         const uint32_t n_subs = (left + SUM_GROUP - 1) / SUM_GROUP;
-        struct group_view view;
-        group_view_init(&view, job->tile, k, n_subs, size);
+        const struct group_view view = group_view(job->tile, k, n_subs, size, &room);
         if (job->is_first)
             ask_ahead(block, header + 2 * half_bytes);
         __m512i dots[TILE_ROWS_CAP];
-#pragma GCC unroll 12
-        for (uint32_t i = 0; i < size; i++)
-            dots[i] = first_dot(&view, i, block, half * STRIP, format);
+        UNROLL_12(i, size, dots[i] = first_dot(&view, i, block, half * STRIP, format);)
         const uint8_t *lines = block + header + half * half_bytes;
         for (uint32_t sub = 0; sub < n_subs; sub++) {
             strip_dots(lines, q, dots, format, size);
@@ -222,14 +213,10 @@ LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *o
         const __m512 scale = f16_values(block + half * STRIP * 2);
         const __m512 minimum =
             has_minimum(format) ? f16_values(block + 64 + half * STRIP * 2) : scale;
-#pragma GCC unroll 12
-        for (uint32_t i = 0; i < size; i++)
-            acc[i] = fold(acc[i], dots[i], scale, minimum, &view, i, format);
+        UNROLL_12(i, size, acc[i] = fold(acc[i], dots[i], scale, minimum, &view, i, format);)
         block += header + 2 * half_bytes;
     }
-#pragma GCC unroll 12
-    for (uint32_t i = 0; i < size; i++)
-        _mm512_storeu_ps(out + i * STRIP, acc[i]);
+    UNROLL_12(i, size, _mm512_storeu_ps(out + i * STRIP, acc[i]);)
 }
 
 #define STRIP_FUNCTION(name, format)                                                               \
@@ -251,39 +238,27 @@ STRIP_FUNCTION(strip_int4_min, QUANT_INT4_MIN)
 
 /* ---- panels: 32 rows of weights in stream order, 1 to 4 rows of activations ---- */
 
-/* 32 k of 32 rows; `high` gets 16 times the high nibbles' part when there is one row or two, so
- * that no weight is shifted; with more rows the shift is shared. */
-LEAF_INLINE void panel_dots(const uint8_t *lines, uint32_t half_bytes, const int8_t *q,
-                            __m512i (*dots)[4], __m512i (*high)[4], const enum quant_format format,
-                            const uint32_t size)
+/* 4 or 8 k of 16 rows. `high` gets 16 times the high nibbles' part when there is one row or two, so
+ * that no weight is shifted; with more rows the shift is shared and `high` is not used. */
+LEAF_INLINE void panel_line(const uint8_t *line, const int8_t *q, __m512i *dots, __m512i *high,
+                            const enum quant_format format, const uint32_t size)
 {
     const __m512i low = _mm512_set1_epi8(15);
-    const uint32_t n_lines = is_int8(format) ? 8 : 4;
-#pragma GCC unroll 8
-    for (uint32_t j = 0; j < n_lines; j++) {
-#pragma GCC unroll 2
-        for (uint32_t half = 0; half < 2; half++) {
-            const uint8_t *const line = lines + half * half_bytes + j * LINE;
-            const __m512i w = _mm512_loadu_si512(line);
-            ask_ahead(line, LINE);
-            if (is_int8(format)) {
-#pragma GCC unroll 4
-                for (uint32_t i = 0; i < size; i++)
-                    DOT(dots[half][i], w, q + (j * size + i) * 4);
-                continue;
-            }
-            const __m512i w0 = _mm512_and_si512(w, low);
-            const __m512i w1 = size <= 2 ? _mm512_andnot_si512(low, w)
-                                         : _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
-#pragma GCC unroll 4
-            for (uint32_t i = 0; i < size; i++) {
-                DOT(dots[half][i], w0, q + (2 * j * size + i) * 4);
-                if (size <= 2)
-                    DOT(high[half][i], w1, q + ((2 * j + 1) * size + i) * 4);
-                else
-                    DOT(dots[half][i], w1, q + ((2 * j + 1) * size + i) * 4);
-            }
-        }
+    const __m512i w = _mm512_loadu_si512(line);
+    ask_ahead(line, LINE);
+    if (is_int8(format)) {
+        UNROLL_4(i, size, DOT(dots[i], w, q + i * 4);)
+        return;
+    }
+    const __m512i w0 = _mm512_and_si512(w, low);
+    UNROLL_4(i, size, DOT(dots[i], w0, q + i * 4);)
+    q += 4 * size;
+    if (size <= 2) {
+        const __m512i w1 = _mm512_andnot_si512(low, w);
+        UNROLL_4(i, size, DOT(high[i], w1, q + i * 4);)
+    } else {
+        const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
+        UNROLL_4(i, size, DOT(dots[i], w1, q + i * 4);)
     }
 }
 
@@ -291,52 +266,47 @@ LEAF_INLINE void panel_tile(const uint8_t *block, const struct panel_job *job, f
                             const enum quant_format format, const uint32_t size)
 {
     const uint32_t header = has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
-    const uint32_t sub_bytes = is_int8(format) ? 8 * LINE : 4 * LINE;
-    const uint32_t half_bytes = job->group / SUM_GROUP * sub_bytes;
+    const uint32_t sub_lines = is_int8(format) ? 8 : 4, line_k = is_int8(format) ? 4 : 8;
+    const uint32_t half_bytes = job->group / SUM_GROUP * sub_lines * LINE;
     const bool split = !is_int8(format) && size <= 2;
     const int8_t *q = job->tile->q;
+    struct group_sums room;
     __m512 acc[2][4];
-#pragma GCC unroll 8
-    for (uint32_t at = 0; at < 2 * size; at++)
-        acc[at / size][at % size] = _mm512_setzero_ps();
+    UNROLL_2(half, 2, UNROLL_4(i, size, acc[half][i] = _mm512_setzero_ps();))
     for (uint32_t k = 0; k < job->cols; k += job->group) {
         const uint32_t left = job->cols - k < job->group ? job->cols - k : job->group;
         const uint32_t n_subs = (left + SUM_GROUP - 1) / SUM_GROUP;
-        struct group_view view;
-        group_view_init(&view, job->tile, k, n_subs, size);
-        __m512i dots[2][4], high[2][4];
-#pragma GCC unroll 8
-        for (uint32_t at = 0; at < 2 * size; at++) {
-            dots[at / size][at % size] =
-                first_dot(&view, at % size, block, at / size * STRIP, format);
-            high[at / size][at % size] = _mm512_setzero_si512();
-        }
+        const struct group_view view = group_view(job->tile, k, n_subs, size, &room);
         ask_ahead(block, header);
-        const uint8_t *lines = block + header;
-        for (uint32_t sub = 0; sub < n_subs; sub++) {
-            panel_dots(lines, half_bytes, q, dots, high, format, size);
-            lines += sub_bytes;
-            q += SUM_GROUP * size;
+        __m512i dots[2][4], high[2][4];
+        UNROLL_2(half, 2,
+                 UNROLL_4(i, size, high[half][i] = _mm512_setzero_si512();
+                          dots[half][i] = first_dot(&view, i, block, half * STRIP, format);))
+        const uint8_t *line = block + header;
+        for (uint32_t j = 0; j < n_subs * sub_lines; j += 4) {
+            UNROLL_4(step, 4, {
+                panel_line(line, q, dots[0], high[0], format, size);
+                panel_line(line + half_bytes, q, dots[1], high[1], format, size);
+                line += LINE;
+                q += line_k * size;
+            })
         }
-#pragma GCC unroll 2
-        for (uint32_t half = 0; half < 2; half++) {
+        UNROLL_2(half, 2, {
             const __m512 scale = f16_values(block + half * STRIP * 2);
             const __m512 minimum =
                 has_minimum(format) ? f16_values(block + 64 + half * STRIP * 2) : scale;
-#pragma GCC unroll 4
-            for (uint32_t i = 0; i < size; i++) {
+            UNROLL_4(i, size, {
                 __m512i dot = dots[half][i];
                 if (split)
                     dot = _mm512_add_epi32(dot, _mm512_srai_epi32(high[half][i], 4));
                 acc[half][i] = fold(acc[half][i], dot, scale, minimum, &view, i, format);
-            }
-        }
+            })
+        })
         block += header + 2 * half_bytes;
     }
-#pragma GCC unroll 8
-    for (uint32_t at = 0; at < 2 * size; at++)
-        _mm512_storeu_ps(out + at % size * QUANT_PANEL_ROWS + at / size * STRIP,
-                         acc[at / size][at % size]);
+    UNROLL_2(half, 2,
+             UNROLL_4(i, size,
+                      _mm512_storeu_ps(out + i * QUANT_PANEL_ROWS + half * STRIP, acc[half][i]);))
 }
 
 #define PANELS_FUNCTION(name, format)                                                              \
@@ -381,27 +351,21 @@ LEAF_INLINE void float_tile(const uint8_t *panel, const struct panel_job *job, f
 {
     const float *x[TILE_ROWS_CAP];
     __m512 acc[TILE_ROWS_CAP][2];
-#pragma GCC unroll 12
-    for (uint32_t i = 0; i < size; i++) {
-        x[i] = tile_x(job->tile, i);
-        acc[i][0] = acc[i][1] = _mm512_setzero_ps();
-    }
+    UNROLL_12(i, size, x[i] = tile_x(job->tile, i); acc[i][0] = acc[i][1] = _mm512_setzero_ps();)
     for (uint32_t k = 0; k < job->cols; k++) {
         const size_t at = (size_t)k * QUANT_PANEL_ROWS;
         const __m512 w0 = float_values(panel, at, format);
         const __m512 w1 = float_values(panel, at + STRIP, format);
-#pragma GCC unroll 12
-        for (uint32_t i = 0; i < size; i++) {
+        UNROLL_12(i, size, {
             const __m512 v = _mm512_set1_ps(x[i][k]);
             acc[i][0] = _mm512_fmadd_ps(w0, v, acc[i][0]);
             acc[i][1] = _mm512_fmadd_ps(w1, v, acc[i][1]);
-        }
+        })
     }
-#pragma GCC unroll 12
-    for (uint32_t i = 0; i < size; i++) {
+    UNROLL_12(i, size, {
         _mm512_storeu_ps(out + i * QUANT_PANEL_ROWS, acc[i][0]);
         _mm512_storeu_ps(out + i * QUANT_PANEL_ROWS + STRIP, acc[i][1]);
-    }
+    })
 }
 
 /* Rows past the tile's size are computed and then overwritten by the next panel or never read: the
