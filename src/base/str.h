@@ -24,7 +24,8 @@ static inline struct str str_from(const char *text)
 
 static inline struct str str_slice(struct str s, size_t first, size_t last)
 {
-    return (struct str){ .data = s.data + first, .size = last - first };
+    /* An empty view may have no address, and adding to none is undefined. */
+    return (struct str){ .data = s.data ? s.data + first : NULL, .size = last - first };
 }
 
 bool str_equal(struct str a, struct str b);
@@ -48,7 +49,7 @@ bool str_to_double(struct str s, double *out); // decimal or exponent form, fini
 
 /* UTF-8. Decoding is strict: overlong forms, surrogates and values past U+10FFFF are errors. */
 size_t utf8_decode(struct str s, uint32_t *code_point); // bytes used (1..4); 0: bad or cut short
-size_t utf8_write(uint32_t code_point, char out[4]);   // bytes written (1..4)
+size_t utf8_write(uint32_t code_point, char out[4]);    // bytes written (1..4)
 bool utf8_valid(struct str s);
 /* Length of the longest prefix that is whole, valid UTF-8 or can no longer become it: the bytes
  * after it (at most 3) are the beginning of a character that is still to come. */

@@ -329,33 +329,45 @@ FILTER(filter_indent)
     return true;
 }
 
+/* Up to `length` code points of text and the end mark; whole words unless killwords. */
+static bool cut_text(struct jinja_eval *eval, struct value text, int64_t length, bool killwords,
+                     struct value *out)
+{
+    struct value_slice slice = { value_none(), value_integer(length), value_none() };
+    if (!jinja_slice(eval, text, &slice, out))
+        return false;
+    if (killwords)
+        return true;
+    struct str kept = traced_str(out->string);
+    for (size_t at = kept.size; at > 0; at--)
+        if (kept.data[at - 1] == ' ') {
+            out->string = jinja_piece(*out, 0, at - 1);
+            break;
+        }
+    return true;
+}
+
 FILTER(filter_truncate)
 {
     int64_t length, leeway;
-    struct value text, end, head;
-    if (!jinja_soft_text(eval, subject, &text) || !integer_arg(eval, args, 0, 255, &length) ||
-        !integer_arg(eval, args, 3, 5, &leeway) || !jinja_text(eval, STR("..."), &end))
-        return false;
-    if (args->given[2] && !jinja_to_text(eval, args->values[2], &end))
+    struct value end, head;
+    size_t subject_length;
+    if (!integer_arg(eval, args, 0, 255, &length) || !integer_arg(eval, args, 3, 5, &leeway) ||
+        !jinja_text(eval, STR("..."), &end) ||
+        (args->given[2] && !jinja_to_text(eval, args->values[2], &end)))
         return false;
     int64_t end_length = (int64_t)jinja_length_points(traced_str(end.string));
     if (length < end_length || leeway < 0)
         return jinja_raise(eval, "expected length >= %lld", (long long)end_length);
-    if ((int64_t)jinja_length_points(traced_str(text.string)) <= length + leeway) {
-        *out = text;
+    if (!jinja_length(subject, &subject_length))
+        return jinja_raise(eval, "object of type '%s' has no len()", jinja_type_name(subject));
+    *out = subject;
+    if ((int64_t)subject_length <= length + leeway)
         return true;
-    }
-    struct value_slice slice = { value_none(), value_integer(length - end_length), value_none() };
-    if (!jinja_slice(eval, text, &slice, &head))
-        return false;
-    struct str kept = traced_str(head.string);
-    if (!truth_arg(args, 1))
-        for (size_t at = kept.size; at > 0; at--)
-            if (kept.data[at - 1] == ' ') {
-                head.string = jinja_piece(head, 0, at - 1);
-                break;
-            }
-    return jinja_arithmetic(eval, TOKEN_ADD, head, end, out);
+    if (subject.type != VALUE_STRING)
+        return jinja_raise(eval, "'%s' object cannot be truncated", jinja_type_name(subject));
+    return cut_text(eval, subject, length - end_length, truth_arg(args, 1), &head) &&
+           jinja_arithmetic(eval, TOKEN_ADD, head, end, out);
 }
 
 FILTER(filter_wordcount)

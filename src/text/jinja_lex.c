@@ -486,6 +486,8 @@ static bool lex_tag(struct lexer *lexer, bool is_variable)
 static bool lex_comment(struct lexer *lexer)
 {
     size_t end = str_find(rest(lexer), STR("#}"));
+    if (lexer->at == lexer->source.size) // Jinja2 lets a comment that begins at the very end pass
+        return true;
     if (end == SIZE_MAX)
         return fail(lexer, "a comment is not closed");
     char sign = end > 0 ? rest(lexer).data[end - 1] : '\0';
@@ -530,7 +532,7 @@ static bool lex_raw(struct lexer *lexer)
         skip_behind_tag(lexer, behind, true);
         return true;
     }
-    return fail(lexer, "{% raw %} is not closed");
+    return lexer->at == lexer->source.size || fail(lexer, "{% raw %} is not closed");
 }
 
 /* Offset of the next "{{", "{%" or "{#", or the end. */

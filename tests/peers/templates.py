@@ -1,14 +1,15 @@
 #!/usr/bin/env python3
 """Chat templates: `cascadia template` against Python's jinja2, byte for byte, also where it raises.
 
-usage: templates.py CASCADIA [TEMPLATES [CONVERSATIONS.json]] [--verbose]
+usage: templates.py CASCADIA [TEMPLATES [CONVERSATIONS.json]] [--quick] [--verbose]
 
-TEMPLATES is a folder of *.jinja files or one file (default: templates/ of the shared folder beside
-the project). Each is rendered with each conversation of CONVERSATIONS.json (default: the one in the
-folder, else those of tests/text/conversations.json) and with variants of them that the script makes:
-without the generation prompt, content as parts, arguments as strings, thinking on, no tools.
+TEMPLATES is a folder of *.jinja files or one file. Each is rendered with each conversation of
+CONVERSATIONS.json (default: the one in the folder) and, unless --quick, with variants of them that
+the script makes: without the generation prompt, content as parts, arguments as strings, thinking on,
+no tools. Without TEMPLATES: the cases of tests/text/template_cases.json, one process each, and the
+templates/ of the shared folder beside the project, when it is there.
 Needs the package jinja2 alone. The environment is the one that Hugging Face's transformers sets up.
-Ends 0 when all are equal, 1 when not, 77 when jinja2 or the templates are not there.
+Ends 0 when all are equal, 1 when not, 77 when jinja2 is not there.
 """
 import copy
 import datetime
@@ -17,7 +18,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.path.dirname(os.path.dirname(HERE))
@@ -88,10 +88,12 @@ def render_cascadia(program, template, context):
     return None, f"CRASH: status {run.returncode}: {run.stderr[-2000:].decode('utf-8', 'replace')}"
 
 
-def variants(conversations):
+def variants(conversations, quick):
     """The conversations, and each in the shapes in which clients send them."""
     for name, context in conversations.items():
         yield name, context
+        if quick:
+            continue
         yield name + "/no-prompt", {**context, "add_generation_prompt": False}
         yield name + "/thinking", {**context, "enable_thinking": True, "thinking": True,
                                    "reasoning_effort": "high", "date_string": "1 Jan 2025"}
@@ -119,59 +121,83 @@ def first_difference(a, b):
             f"    cascadia {b[max(0, at - 40):at + 60]!r}")
 
 
-def compare(program, template, conversations, verbose):
-    """Prints the differences of one template; returns how many renderings were equal, raised in both,
-    and differed."""
+def compare(program, template, contexts, verbose):
+    """Prints the differences of one template file over (name, context) pairs; returns how many
+    renderings were equal, raised in both, and differed."""
     with open(template, encoding="utf-8", newline="") as file:
         source = file.read()
+    label = os.path.basename(template)
     equal = raised = different = 0
-    for name, context in variants(conversations):
+    for name, context in contexts:
         expected, error = render_reference(source, context)
         text, complaint = render_cascadia(program, template, context)
-        if complaint and complaint.startswith("CRASH"):
-            different += 1
-            print(f"{os.path.basename(template)} x {name}: {complaint}")
-        elif expected is None and text is None:
+        crashed = complaint is not None and complaint.startswith("CRASH")
+        if expected is None and text is None and not crashed:
             raised += 1
             if verbose:
-                print(f"{os.path.basename(template)} x {name}: both raise\n    jinja2   {error}\n"
+                print(f"{label} x {name}: both raise\n    jinja2   {error}\n"
                       f"    cascadia {complaint}")
-        elif expected == text:
+        elif expected == text and not crashed:
             equal += 1
         else:
             different += 1
-            what = (f"jinja2 raises {error}" if expected is None else
+            what = (complaint if crashed else f"jinja2 raises {error}" if expected is None else
                     f"cascadia raises {complaint}" if text is None else
                     first_difference(expected, text))
-            print(f"{os.path.basename(template)} x {name}: {what}")
+            print(f"{label} x {name}: {what}")
     return equal, raised, different
 
 
-def main():
-    arguments = [a for a in sys.argv[1:] if a != "--verbose"]
-    if not arguments:
-        print(__doc__)
-        return 2
-    program = arguments[0]
-    shared = os.path.join(ROOT, "..", "shared", "templates")
-    folder = arguments[1] if len(arguments) > 1 else shared
-    if not os.path.exists(folder):
-        print(f"skipped: no templates at {folder}")
-        return 77
+def compare_folder(program, folder, conversations, options):
+    """The templates of a folder, or one file."""
     files = [folder] if os.path.isfile(folder) else sorted(
         os.path.join(folder, f) for f in os.listdir(folder) if f.endswith(".jinja"))
-    given = [arguments[2]] if len(arguments) > 2 else []
-    choices = given + [os.path.join(folder, "conversations.json"),
-                       os.path.join(ROOT, "tests", "text", "conversations.json")]
-    with open(next(c for c in choices if os.path.isfile(c)), encoding="utf-8") as file:
-        conversations = json.load(file)
-    begin, totals = time.time(), [0, 0, 0]
+    conversations = conversations or os.path.join(folder, "conversations.json")
+    with open(conversations, encoding="utf-8") as file:
+        contexts = list(variants(json.load(file), "--quick" in options))
+    totals = [0, 0, 0]
     for template in files:
-        counts = compare(program, template, conversations, "--verbose" in sys.argv)
+        counts = compare(program, template, contexts, "--verbose" in options)
         totals = [a + b for a, b in zip(totals, counts)]
-    print(f"{len(files)} templates against jinja2 {jinja2.__version__}: {totals[0]} renderings equal, "
-          f"{totals[1]} raise in both, {totals[2]} differ ({time.time() - begin:.0f} s)")
-    return 1 if totals[2] else 0
+    print(f"{len(files)} templates against jinja2 {jinja2.__version__}: {totals[0]} renderings "
+          f"equal, {totals[1]} raise in both, {totals[2]} differ")
+    return totals[2]
+
+
+def compare_cases(program, options):
+    """The cases of the unit test, through the program and against the jinja2 at hand."""
+    with open(os.path.join(ROOT, "tests", "text", "template_cases.json"), encoding="utf-8") as file:
+        document = json.load(file)
+    totals = [0, 0, 0]
+    with tempfile.TemporaryDirectory() as folder:
+        for case in document["cases"]:
+            path = os.path.join(folder, case["name"].replace(" ", "_"))
+            with open(path, "w", encoding="utf-8", newline="") as file:
+                file.write(case["template"])
+            counts = compare(program, path, [("its context", document["context"])],
+                             "--verbose" in options)
+            totals = [a + b for a, b in zip(totals, counts)]
+    print(f"{len(document['cases'])} cases: {totals[0]} renderings equal, {totals[1]} raise in both, "
+          f"{totals[2]} differ")
+    return totals[2]
+
+
+def main():
+    words = [a for a in sys.argv[1:] if not a.startswith("--")]
+    options = [a for a in sys.argv[1:] if a.startswith("--")]
+    if not words:
+        print(__doc__)
+        return 2
+    if len(words) > 1:
+        return 1 if compare_folder(words[0], words[1], words[2] if len(words) > 2 else None,
+                                   options) else 0
+    n_different = compare_cases(words[0], options)
+    shared = os.path.join(ROOT, "..", "shared", "templates")
+    if os.path.isdir(shared):
+        n_different += compare_folder(words[0], shared, None, options)
+    else:
+        print(f"skipped: no templates at {shared}")
+    return 1 if n_different else 0
 
 
 if __name__ == "__main__":
