@@ -15,13 +15,12 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "cli/text_side.h"
 #include "generate/scheduler.h"
 #include "net/address.h"
 #include "server/server.h"
 
-/* Rises when the same weights and settings give other text (docs/numerics.md). */
-#define NUMERICS_VERSION 1u
 /* For the probe of a single stage, before the URL is printed anyway. */
 #define PROBE_MS_CAP 10000u
 
@@ -60,6 +59,7 @@ struct serving {
     struct scheduler *scheduler;
     struct server_model model;
     char fingerprint[24];
+    char name[256]; // of the model, if options->served_name does not say
 };
 
 /* Without TLS whoever can reach the port can read the prompts. */
@@ -83,14 +83,29 @@ static bool is_mock(const struct pipeline_options *pipeline)
     return strcmp(pipeline->engine.engine, "mock") == 0;
 }
 
-/* docs/numerics.md: what changes the text, hashed. */
+/* What changes the text, hashed: settings_hash has the numerics version in it (docs/numerics.md).
+ */
 static void write_fingerprint(struct serving *serving, const struct engine_info *info)
 {
-    const uint64_t parts[] = { NUMERICS_VERSION, info->model_hash, info->settings_hash };
+    const uint64_t parts[] = { info->model_hash, info->settings_hash };
     char hex[17];
 
     hash_hex(hash_xxh3(parts, sizeof parts), hex);
     snprintf(serving->fingerprint, sizeof serving->fingerprint, "fp_%s", hex);
+}
+
+/* "dir/model/" is called "model"; what has no name is called that too. */
+static void name_model(struct serving *serving, const char *path)
+{
+    char *const copy = xstrdup(path);
+    size_t size = strlen(copy);
+
+    while (size > 1 && copy[size - 1] == '/')
+        copy[--size] = '\0';
+    const char *const base = path_base(copy);
+    const bool has_name = base[0] != '\0' && strcmp(base, ".") != 0 && strcmp(base, "..") != 0;
+    snprintf(serving->name, sizeof serving->name, "%s", has_name ? base : "model");
+    free(copy);
 }
 
 static void describe_model(struct serving *serving, const char *name)
@@ -99,7 +114,8 @@ static void describe_model(struct serving *serving, const char *name)
     const char *const served = serving->options->served_name;
 
     write_fingerprint(serving, info);
-    serving->model = (struct server_model){ .id = served != NULL ? served : path_base(name),
+    name_model(serving, name);
+    serving->model = (struct server_model){ .id = served != NULL ? served : serving->name,
                                             .created = clock_unix_seconds(),
                                             .ctx_size = info->ctx_size,
                                             .vocab_size = info->vocab_size,
