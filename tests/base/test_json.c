@@ -93,6 +93,21 @@ static void test_writes_what_it_read(void **state)
     json_free(j);
 }
 
+/* tokenizer_config.json of real models says model_max_length in thirty digits. */
+static void test_integers_past_64_bits(void **state)
+{
+    struct err err = { 0 };
+    uint32_t small;
+    (void)state;
+    struct json *json = json_parse(STR("{\"a\": 1000000000000000019884624838656, \"b\": 7}"), &err);
+    if (!json)
+        fail_msg("%s", err.text);
+    assert_true(json_number(json_get(json, "a"), 0) == 1000000000000000019884624838656.0);
+    assert_true(json_read_u32(json_get(json, "b"), &small) && small == 7);
+    json_free(json);
+    assert_null(json_parse(STR("1e999"), &err));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -100,6 +115,7 @@ int main(void)
         cmocka_unit_test(test_refuses_what_is_not_json),
         cmocka_unit_test(test_doubles_are_shortest_and_exact),
         cmocka_unit_test(test_writes_what_it_read),
+        cmocka_unit_test(test_integers_past_64_bits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
