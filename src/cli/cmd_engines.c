@@ -10,9 +10,8 @@ static void print_engines(void)
 {
     for (size_t i = 0; engines[i] != NULL; i++) {
         printf("%-8s %s\n         devices:", engines[i]->name, engines[i]->summary);
-        for (size_t d = 0; engines[i]->devices[d] != NULL; d++) {
+        for (size_t d = 0; engines[i]->devices[d] != NULL; d++)
             printf(" %s", engines[i]->devices[d]);
-        }
         putchar('\n');
     }
 }
@@ -32,9 +31,8 @@ static void print_rungs(void)
 static int engines_run(const struct command *command, int argc, char **argv)
 {
     size_t n_words;
-    if (!command_parse(command, argc, argv, NULL, 0, 0, &n_words)) {
+    if (!command_parse(command, argc, argv, NULL, 0, 0, &n_words))
         return 2;
-    }
     print_engines();
     print_rungs();
     return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;

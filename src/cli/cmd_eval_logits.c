@@ -101,9 +101,8 @@ static bool run_and_write(struct eval *eval, const int32_t *ids, uint32_t n_ids,
 {
     struct file_writer writer;
     struct writing writing = { &writer, eval->vocab_size };
-    if (!file_writer_open(&writer, options.output, err)) {
+    if (!file_writer_open(&writer, options.output, err))
         return false;
-    }
     if (!write_header(&writer, options.all ? n_ids : 1, eval->vocab_size, err) ||
         !eval_run(eval, ids, n_ids, options.all ? 0 : n_ids - 1, write_row, &writing, err)) {
         file_writer_abandon(&writer);
@@ -115,13 +114,11 @@ static bool run_and_write(struct eval *eval, const int32_t *ids, uint32_t n_ids,
 static bool evaluate(const char *model, struct err *err)
 {
     uint32_t n_ids;
-    if (options.ids == NULL || options.output == NULL) {
+    if (options.ids == NULL || options.output == NULL)
         return err_set(err, ERR_ARGUMENT, "--ids and --output are needed");
-    }
     int32_t *ids = read_ids(options.ids, &n_ids, err);
-    if (ids == NULL) {
+    if (ids == NULL)
         return false;
-    }
     struct eval *eval = xcalloc(1, sizeof(*eval));
     const bool ok =
         eval_open(eval, model, &shared, n_ids, err) && run_and_write(eval, ids, n_ids, err);
@@ -136,9 +133,8 @@ static int logits_run(const struct command *command, int argc, char **argv)
     const char *words[1];
     size_t n_words;
     struct err err;
-    if (!command_parse(command, argc, argv, words, 1, 1, &n_words)) {
+    if (!command_parse(command, argc, argv, words, 1, 1, &n_words))
         return 2;
-    }
     return evaluate(words[0], &err) ? 0 : command_failed(command, &err);
 }
 

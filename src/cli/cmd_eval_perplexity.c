@@ -47,9 +47,8 @@ static bool read_text(const char *model, const char *path, struct token_list *id
     struct tokenizer *tokenizer = tokenizer_source_load(model, err);
     struct buf text;
     uint32_t first;
-    if (tokenizer == NULL) {
+    if (tokenizer == NULL)
         return false;
-    }
     buf_init(&text, TOKENIZER_TEXT_BYTES_CAP);
     bool ok = file_read(path, &text, err);
     if (ok) {
@@ -82,12 +81,10 @@ static bool count_row(void *context, uint32_t position, const float *logits, str
     if (position + 1 == counting->n_ids) {
         return true; // nothing follows it in the window
     }
-    for (uint32_t i = 1; i < counting->vocab_size; i++) {
+    for (uint32_t i = 1; i < counting->vocab_size; i++)
         largest = logits[i] > largest ? logits[i] : largest;
-    }
-    for (uint32_t i = 0; i < counting->vocab_size; i++) {
+    for (uint32_t i = 0; i < counting->vocab_size; i++)
         sum += exp((double)logits[i] - (double)largest);
-    }
     const double next = (double)logits[counting->ids[position + 1]];
     const double loss = log(sum) + (double)largest - next;
     counting->loss += loss;
@@ -109,9 +106,8 @@ static bool run_windows(struct eval *eval, const struct token_list *text, int32_
     counting->vocab_size = eval->vocab_size;
     progress_start(&progress, "perplexity", "ids", n_windows * window, options.quiet);
     for (size_t w = 0; ok && w < n_windows; w++) {
-        for (uint32_t i = 0; i < window; i++) {
+        for (uint32_t i = 0; i < window; i++)
             ids[i] = (int32_t)text->ids[w * window + i];
-        }
         ids[0] = bos >= 0 ? bos : ids[0];
         ok = eval_run(eval, ids, window, window / 2, count_row, counting, err);
         progress_add(&progress, window);
@@ -159,9 +155,8 @@ static int perplexity_run(const struct command *command, int argc, char **argv)
     const char *words[2];
     size_t n_words;
     struct err err;
-    if (!command_parse(command, argc, argv, words, 2, 2, &n_words)) {
+    if (!command_parse(command, argc, argv, words, 2, 2, &n_words))
         return 2;
-    }
     return evaluate(words[0], words[1], &err) ? 0 : command_failed(command, &err);
 }
 

@@ -50,9 +50,8 @@ static char *find_shard(const char *model, const struct eval_options *options, s
 static bool read_split(const char *shard, uint32_t n_stages, struct split *split, struct err *err)
 {
     struct manifest manifest;
-    if (!manifest_read(&manifest, shard, err)) {
+    if (!manifest_read(&manifest, shard, err))
         return false;
-    }
     const bool ok = split_even(manifest.n_layers, n_stages, split, err);
     manifest_release(&manifest);
     return ok;
@@ -62,9 +61,8 @@ static bool open_stage(struct eval *eval, const struct engine_options *options, 
 {
     const uint32_t stage = eval->n_stages;
     struct engine_info *info = &eval->infos[stage];
-    if (!engine_open(&eval->engines[stage], options, info, err)) {
+    if (!engine_open(&eval->engines[stage], options, info, err))
         return false;
-    }
     eval->n_stages++;
     const size_t width = engine_is_last(info) ? info->vocab_size : info->carry;
     return batch_init(&eval->outputs[stage], info->max_rows, info->max_rows * width, err);
@@ -146,9 +144,8 @@ static const struct batch *run_stages(struct eval *eval, struct err *err)
     const struct batch *at = &eval->input;
     for (uint32_t stage = 0; stage < eval->n_stages; stage++) {
         struct engine *engine = &eval->engines[stage];
-        if (!engine->ops->step(engine, at, &eval->outputs[stage], err)) {
+        if (!engine->ops->step(engine, at, &eval->outputs[stage], err))
             return NULL;
-        }
         at = &eval->outputs[stage];
     }
     return at;
@@ -157,9 +154,8 @@ static const struct batch *run_stages(struct eval *eval, struct err *err)
 bool eval_run(struct eval *eval, const int32_t *ids, uint32_t n_ids, uint32_t first,
               eval_sink *sink, void *context, struct err *err)
 {
-    if (!check_ids(eval, ids, n_ids, err)) {
+    if (!check_ids(eval, ids, n_ids, err))
         return false;
-    }
     for (uint32_t from = 0; from < n_ids; from += eval->input.n_rows) {
         const uint32_t left = n_ids - from;
         eval->input.id++;
@@ -172,14 +168,12 @@ bool eval_run(struct eval *eval, const int32_t *ids, uint32_t n_ids, uint32_t fi
             };
         }
         const struct batch *out = run_stages(eval, err);
-        if (out == NULL) {
+        if (out == NULL)
             return false;
-        }
         const uint32_t position = from + eval->input.n_rows - out->n_logits;
         for (uint32_t i = 0; i < out->n_logits; i++) {
-            if (!sink(context, position + i, out->values + (size_t)i * eval->vocab_size, err)) {
+            if (!sink(context, position + i, out->values + (size_t)i * eval->vocab_size, err))
                 return false;
-            }
         }
     }
     return true;

@@ -18,12 +18,10 @@ bool batch_init(struct batch *batch, uint32_t rows_cap, size_t values_cap, struc
                        values_cap);
     }
     struct batch made = { .rows_cap = rows_cap, .values_cap = values_cap };
-    if (rows_bytes > 0 && (made.rows = memory_pages(rows_bytes, err)) == NULL) {
+    if (rows_bytes > 0 && (made.rows = memory_pages(rows_bytes, err)) == NULL)
         goto fail;
-    }
-    if (values_bytes > 0 && (made.values = memory_pages(values_bytes, err)) == NULL) {
+    if (values_bytes > 0 && (made.values = memory_pages(values_bytes, err)) == NULL)
         goto fail;
-    }
     *batch = made;
     return true;
 fail:
@@ -43,16 +41,14 @@ void batch_copy_rows(struct batch *to, const struct batch *from)
     must(from->n_rows <= to->rows_cap);
     to->id = from->id;
     to->n_rows = from->n_rows;
-    if (from->n_rows > 0) {
+    if (from->n_rows > 0)
         memcpy(to->rows, from->rows, from->n_rows * sizeof(*from->rows));
-    }
 }
 
 uint32_t batch_count_logits(const struct batch *batch)
 {
     uint32_t n_logits = 0;
-    for (uint32_t row = 0; row < batch->n_rows; row++) {
+    for (uint32_t row = 0; row < batch->n_rows; row++)
         n_logits += (batch->rows[row].flags & (ROW_SAMPLE | ROW_LOGITS)) != 0;
-    }
     return n_logits;
 }

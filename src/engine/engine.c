@@ -13,9 +13,8 @@ const struct engine_ops *const engines[] = { &engine_native, &engine_mock, NULL 
 static bool has_device(const struct engine_ops *ops, const char *device)
 {
     for (size_t i = 0; ops->devices[i] != NULL; i++) {
-        if (strcmp(ops->devices[i], device) == 0) {
+        if (strcmp(ops->devices[i], device) == 0)
             return true;
-        }
     }
     return false;
 }
@@ -25,9 +24,8 @@ static void list_engines(struct buf *out)
 {
     for (size_t i = 0; engines[i] != NULL; i++) {
         buf_printf(out, "%s%s on", i == 0 ? "" : "; ", engines[i]->name);
-        for (size_t d = 0; engines[i]->devices[d] != NULL; d++) {
+        for (size_t d = 0; engines[i]->devices[d] != NULL; d++)
             buf_printf(out, "%s %s", d == 0 ? "" : ",", engines[i]->devices[d]);
-        }
     }
 }
 
@@ -48,9 +46,8 @@ bool engine_find(const struct engine_options *options, const struct engine_ops *
     for (size_t i = 0; engines[i] != NULL; i++) {
         must(engines[i]->open && engines[i]->step && engines[i]->keep && engines[i]->drop &&
              engines[i]->close && engines[i]->devices && engines[i]->devices[0]);
-        if (options->engine != NULL && strcmp(options->engine, engines[i]->name) != 0) {
+        if (options->engine != NULL && strcmp(options->engine, engines[i]->name) != 0)
             continue;
-        }
         if (options->device != NULL && !has_device(engines[i], options->device)) {
             snprintf(what, sizeof(what), "device \"%s\" for engine %s", options->device,
                      engines[i]->name);
@@ -65,12 +62,10 @@ bool engine_find(const struct engine_options *options, const struct engine_ops *
 
 static bool fill_in(struct engine_options *options, struct err *err)
 {
-    if (options->max_rows == 0) {
+    if (options->max_rows == 0)
         options->max_rows = ENGINE_MAX_ROWS_DEFAULT;
-    }
-    if (options->max_sequences == 0) {
+    if (options->max_sequences == 0)
         options->max_sequences = ENGINE_MAX_SEQUENCES_DEFAULT;
-    }
     if (options->max_rows > ENGINE_MAX_ROWS_CAP) {
         return err_set(err, ERR_ARGUMENT, "a batch of %u rows; at most %u", options->max_rows,
                        ENGINE_MAX_ROWS_CAP);
@@ -89,16 +84,13 @@ bool engine_open(struct engine *engine, const struct engine_options *options,
     struct engine_options filled = *options;
     struct engine opened = { 0 };
     struct engine_info opened_info = { 0 };
-    if (!engine_find(options, &opened.ops, err) || !fill_in(&filled, err)) {
+    if (!engine_find(options, &opened.ops, err) || !fill_in(&filled, err))
         return false;
-    }
     filled.engine = opened.ops->name;
-    if (filled.device == NULL) {
+    if (filled.device == NULL)
         filled.device = opened.ops->devices[0];
-    }
-    if (!opened.ops->open(&opened, &filled, &opened_info, err)) {
+    if (!opened.ops->open(&opened, &filled, &opened_info, err))
         return err_wrap(err, "engine %s", opened.ops->name);
-    }
     *engine = opened;
     *info = opened_info;
     return true;
@@ -106,8 +98,7 @@ bool engine_open(struct engine *engine, const struct engine_options *options,
 
 void engine_close(struct engine *engine)
 {
-    if (engine->ops != NULL) {
+    if (engine->ops != NULL)
         engine->ops->close(engine);
-    }
     *engine = (struct engine){ 0 };
 }

@@ -47,9 +47,8 @@ struct mock {
 static void mock_close(struct engine *engine)
 {
     struct mock *mock = engine->state;
-    if (mock == NULL) {
+    if (mock == NULL)
         return;
-    }
     kv_pages_release(&mock->pages);
     free(mock->ids);
     free(mock->rows);
@@ -86,9 +85,8 @@ static bool mock_open(struct engine *engine, const struct engine_options *option
                       struct engine_info *info, struct err *err)
 {
     const uint32_t layer_end = options->layer_end != 0 ? options->layer_end : MOCK_LAYERS;
-    if (!mock_check(options, layer_end, err)) {
+    if (!mock_check(options, layer_end, err))
         return false;
-    }
     const uint32_t ctx_size =
         options->ctx_size != 0 ? options->ctx_size : ENGINE_CTX_SIZE_DEFAULT_CAP;
     const uint32_t n_pages = mock_count_pages(options, ctx_size);
@@ -141,9 +139,8 @@ static void mock_run_layers(const struct mock *mock, const struct row *rows, uin
         for (uint32_t i = 0; i < MOCK_CARRY; i++) {
             const size_t at = (size_t)r * MOCK_CARRY + i;
             float value = mock->layer_first == 0 ? mock_carry(rows[r], i, 0) : in[at];
-            for (uint32_t layer = mock->layer_first; layer < mock->layer_end; layer++) {
+            for (uint32_t layer = mock->layer_first; layer < mock->layer_end; layer++)
                 value += (float)(1u << layer);
-            }
             out[at] = value;
         }
     }
@@ -164,23 +161,19 @@ static bool mock_verify(const struct row *row, const float *carry, struct err *e
 static int32_t mock_next(const int32_t *ids, uint32_t n_ids)
 {
     uint32_t user = n_ids;
-    while (user > 0 && ids[user - 1] != MOCK_USER) {
+    while (user > 0 && ids[user - 1] != MOCK_USER)
         user--;
-    }
     if (user == 0) {
         return ids[n_ids - 1]; // no conversation: the last byte again and again
     }
     uint32_t end = user;
-    while (end < n_ids && ids[end] != MOCK_END) {
+    while (end < n_ids && ids[end] != MOCK_END)
         end++;
-    }
     uint32_t answer = end;
-    while (answer < n_ids && ids[answer] != MOCK_ASSISTANT) {
+    while (answer < n_ids && ids[answer] != MOCK_ASSISTANT)
         answer++;
-    }
-    if (answer >= n_ids) {
+    if (answer >= n_ids)
         return MOCK_END;
-    }
     const uint32_t said = n_ids - answer - 1;
     return said < end - user ? ids[user + said] : MOCK_END;
 }
@@ -229,9 +222,8 @@ static bool mock_finish(struct mock *mock, const struct batch *in, const float *
                         struct batch *out, struct err *err)
 {
     for (uint32_t r = 0; r < in->n_rows; r++) {
-        if (!mock_verify(&in->rows[r], carry + (size_t)r * MOCK_CARRY, err)) {
+        if (!mock_verify(&in->rows[r], carry + (size_t)r * MOCK_CARRY, err))
             return false;
-        }
     }
     out->n_logits = 0;
     for (uint32_t r = 0; r < in->n_rows; r++) {
@@ -247,15 +239,12 @@ static bool mock_step(struct engine *engine, const struct batch *in, struct batc
                       struct err *err)
 {
     struct mock *mock = engine->state;
-    if (!mock_check_rows(mock, in, err)) {
+    if (!mock_check_rows(mock, in, err))
         return false;
-    }
-    for (uint32_t r = 0; r < in->n_rows; r++) {
+    for (uint32_t r = 0; r < in->n_rows; r++)
         mock->rows[r] = (struct kv_row){ in->rows[r].sequence, in->rows[r].position };
-    }
-    if (!kv_pages_plan(&mock->pages, mock->rows, in->n_rows, err)) {
+    if (!kv_pages_plan(&mock->pages, mock->rows, in->n_rows, err))
         return false;
-    }
     mock_store_rows(mock, in);
     batch_copy_rows(out, in);
     out->n_logits = 0;

@@ -24,9 +24,8 @@ struct native {
 static void native_close(struct engine *engine)
 {
     struct native *native = engine->state;
-    if (native == NULL) {
+    if (native == NULL)
         return;
-    }
     model_close(native->model);
     free(native->rows);
     free(native);
@@ -36,15 +35,13 @@ static void native_close(struct engine *engine)
 static bool choose_kernel(const char *isa, const struct kernel **kernel, struct err *err)
 {
     *kernel = isa == NULL ? kernel_best() : kernel_find(isa);
-    if (*kernel != NULL) {
+    if (*kernel != NULL)
         return true;
-    }
     struct buf list;
     buf_init(&list, 256);
     for (size_t i = 0; kernels[i] != NULL; i++) {
-        if (kernel_usable(kernels[i])) {
+        if (kernel_usable(kernels[i]))
             buf_printf(&list, "%s%s", list.size == 0 ? "" : ", ", kernels[i]->name);
-        }
     }
     err_set(err, ERR_NOT_FOUND, "this processor has no instruction set \"%s\"; it has: %s", isa,
             list.data);
@@ -72,16 +69,13 @@ static bool native_open(struct engine *engine, const struct engine_options *opti
         .kv = kv_types[options->kv_type],
         .record_dir = options->record_dir,
     };
-    if (options->model == NULL) {
+    if (options->model == NULL)
         return err_set(err, ERR_ARGUMENT, "no model is named");
-    }
-    if (!choose_kernel(options->isa, &model_options.kernel, err)) {
+    if (!choose_kernel(options->isa, &model_options.kernel, err))
         return false;
-    }
     struct model *model = model_open(options->model, &model_options, err);
-    if (model == NULL) {
+    if (model == NULL)
         return false;
-    }
     const struct model_info *of = model_info(model);
     *info = (struct engine_info){
         .n_layers = of->n_layers,
@@ -129,9 +123,8 @@ static bool native_step(struct engine *engine, const struct batch *in, struct ba
             .wants_logits = (in->rows[r].flags & (ROW_SAMPLE | ROW_LOGITS)) != 0,
         };
     }
-    if (!model_step(native->model, native->rows, in->n_rows, in->values, out->values, err)) {
+    if (!model_step(native->model, native->rows, in->n_rows, in->values, out->values, err))
         return false;
-    }
     batch_copy_rows(out, in);
     out->n_logits = n_logits;
     return true;

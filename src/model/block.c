@@ -15,9 +15,8 @@ static const struct tensor *take(const struct block_parts *parts, uint32_t layer
                                  enum tensor_role role, struct err *err)
 {
     const struct tensor *tensor = weights_get(parts->weights, layer, role, err);
-    if (tensor == NULL || !family_check_tensor(parts->config, tensor, err)) {
+    if (tensor == NULL || !family_check_tensor(parts->config, tensor, err))
         return NULL;
-    }
     return tensor;
 }
 
@@ -25,9 +24,8 @@ bool block_matrix(const struct block_parts *parts, uint32_t layer, enum tensor_r
                   struct matrix *out, struct err *err)
 {
     const struct tensor *tensor = take(parts, layer, role, err);
-    if (tensor == NULL) {
+    if (tensor == NULL)
         return false;
-    }
     *out = (struct matrix){
         .format = tensor->format,
         .group = tensor->group,
@@ -43,9 +41,8 @@ bool block_vector(const struct block_parts *parts, uint32_t layer, enum tensor_r
                   const float **out, struct err *err)
 {
     const struct tensor *tensor = take(parts, layer, role, err);
-    if (tensor == NULL) {
+    if (tensor == NULL)
         return false;
-    }
     /* The arena ceiling is made for all vectors of the stage. */
     float *values = arena_array(parts->arena, tensor->cols, sizeof(*values));
     must(values != NULL);
@@ -90,9 +87,8 @@ static void pack_tiles(void *context, uint32_t first, uint32_t last, uint32_t th
             kernel->vec->rmsnorm(job->x + at, job->weight, job->width, job->epsilon,
                                  job->normed + at);
         }
-        if (!kernel->matmul->pack(packing->out, tile, tile + 1)) {
+        if (!kernel->matmul->pack(packing->out, tile, tile + 1))
             atomic_store_explicit(&packing->step->is_lost, true, memory_order_relaxed);
-        }
     }
 }
 
@@ -108,9 +104,8 @@ void step_pack(struct step *step, uint32_t n_rows, const struct pack_job *job,
 void step_gather(const struct step *step, float *x, size_t width)
 {
     for (uint32_t i = 0; i < step->n_wanted; i++) { // rows only move forward
-        if (step->wanted[i] != i) {
+        if (step->wanted[i] != i)
             memcpy(x + i * width, x + step->wanted[i] * width, width * sizeof(*x));
-        }
     }
 }
 
@@ -138,9 +133,8 @@ void step_cut_tiles(struct step *step)
 void step_narrow(struct step *step)
 {
     step_gather(step, step->ws->hidden, step->hidden_width);
-    for (uint32_t i = 0; i < step->n_wanted; i++) {
+    for (uint32_t i = 0; i < step->n_wanted; i++)
         step->rows[i] = step->rows[step->wanted[i]];
-    }
     step->n_rows = step->n_wanted;
     step_cut_tiles(step);
 }

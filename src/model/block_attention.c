@@ -35,9 +35,8 @@ static bool open_biases(const struct block_parts *parts, uint32_t layer, const f
     for (uint32_t i = 0; i < 4; i++) {
         biases[i] = NULL;
         if ((i < 3 ? config->has_qkv_bias : config->has_o_bias) &&
-            !block_vector(parts, layer, roles[i], &biases[i], err)) {
+            !block_vector(parts, layer, roles[i], &biases[i], err))
             return false;
-        }
     }
     return true;
 }
@@ -50,14 +49,12 @@ static bool open_products(struct attention *attention, struct block *block,
     float *const outs[3] = { ws->q, ws->k, ws->v };
     const float *biases[4];
     struct matrix matrix;
-    if (!open_biases(parts, block->layer, biases, err)) {
+    if (!open_biases(parts, block->layer, biases, err))
         return false;
-    }
     attention->qkv = (struct matmul){ .activation = &ws->input, .n_parts = 3 };
     for (uint32_t i = 0; i < 3; i++) {
-        if (!block_matrix(parts, block->layer, roles[i], &matrix, err)) {
+        if (!block_matrix(parts, block->layer, roles[i], &matrix, err))
             return false;
-        }
         attention->qkv.parts[i] = (struct matmul_part){
             .weights = matrix,
             .bias = biases[i],
@@ -67,9 +64,8 @@ static bool open_products(struct attention *attention, struct block *block,
         };
         block->is_input_quantised = block->is_input_quantised || block_is_quantised(&matrix);
     }
-    if (!block_matrix(parts, block->layer, TENSOR_O, &matrix, err)) {
+    if (!block_matrix(parts, block->layer, TENSOR_O, &matrix, err))
         return false;
-    }
     attention->is_output_quantised = block_is_quantised(&matrix);
     attention->output = (struct matmul){ .activation = &ws->inner, .n_parts = 1 };
     attention->output.parts[0] = (struct matmul_part){
@@ -100,9 +96,8 @@ static bool attention_open(struct block *block, const struct block_parts *parts,
     };
     if (config->has_qk_norm &&
         (!block_vector(parts, block->layer, TENSOR_Q_NORM, &attention->q_norm, err) ||
-         !block_vector(parts, block->layer, TENSOR_K_NORM, &attention->k_norm, err))) {
+         !block_vector(parts, block->layer, TENSOR_K_NORM, &attention->k_norm, err)))
         return false;
-    }
     block->state = attention;
     return open_products(attention, block, parts, err);
 }
@@ -252,9 +247,8 @@ static bool plan_split(struct split *split, uint32_t n_items)
     const struct workspace *ws = step->ws;
     const struct attention *attention = split->run.attention;
     const uint32_t group = attention->n_heads / attention->n_kv_heads;
-    if (team_threads(step->team) == 1 || n_items >= 2 * team_threads(step->team)) {
+    if (team_threads(step->team) == 1 || n_items >= 2 * team_threads(step->team))
         return false;
-    }
     split->n_segments = 0;
     split->partial_bytes = 0;
     for (uint32_t i = 0; i < ws->n_tiles; i++) {
@@ -283,9 +277,8 @@ static void attention_step(const struct block *block, struct step *step)
     if (block->is_last_reader) {
         step_gather(step, ws->q, (size_t)attention->n_heads * attention->head_dim);
         step_narrow(step);
-        if (step->n_rows == 0) {
+        if (step->n_rows == 0)
             return;
-        }
     }
     const uint32_t n_items = ws->n_tiles * attention->n_kv_heads;
     if (plan_split(&split, n_items)) {

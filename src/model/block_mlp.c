@@ -39,9 +39,8 @@ static bool mlp_open(struct block *block, const struct block_parts *parts, struc
     if (!open_biases(parts, layer, &gate_bias, &up_bias, &down_bias, err) ||
         !block_matrix(parts, layer, mlp->is_apart ? TENSOR_GATE : TENSOR_GATE_UP, &first, err) ||
         (mlp->is_apart && !block_matrix(parts, layer, TENSOR_UP, &up, err)) ||
-        !block_matrix(parts, layer, TENSOR_DOWN, &down, err)) {
+        !block_matrix(parts, layer, TENSOR_DOWN, &down, err))
         return false;
-    }
     mlp->input = (struct matmul){ .activation = &ws->input, .n_parts = mlp->is_apart ? 2 : 1 };
     mlp->input.parts[0] = (struct matmul_part){
         .weights = first,

@@ -25,12 +25,10 @@ bool config_u32(const struct json *object, const char *key, uint32_t low, uint32
                 uint32_t *out, struct err *err)
 {
     uint32_t value;
-    if (!config_has(object, key)) {
+    if (!config_has(object, key))
         return err_set(err, ERR_FORMAT, "%s is missing", key);
-    }
-    if (!json_read_u32(json_get(object, key), &value) || value < low || value > high) {
+    if (!json_read_u32(json_get(object, key), &value) || value < low || value > high)
         return err_set(err, ERR_FORMAT, "%s is not a whole number from %u to %u", key, low, high);
-    }
     *out = value;
     return true;
 }
@@ -40,9 +38,8 @@ bool config_double(const struct json *object, const char *key, double fallback, 
 {
     double value = fallback;
     if (config_has(object, key) &&
-        (!json_read_double(json_get(object, key), &value) || !(value >= low && value <= high))) {
+        (!json_read_double(json_get(object, key), &value) || !(value >= low && value <= high)))
         return err_set(err, ERR_FORMAT, "%s is not a number from %g to %g", key, low, high);
-    }
     *out = value;
     return true;
 }
@@ -51,9 +48,8 @@ bool config_flag(const struct json *object, const char *key, bool fallback, bool
                  struct err *err)
 {
     bool value = fallback;
-    if (config_has(object, key) && !json_read_bool(json_get(object, key), &value)) {
+    if (config_has(object, key) && !json_read_bool(json_get(object, key), &value))
         return err_set(err, ERR_FORMAT, "%s is not true or false", key);
-    }
     *out = value;
     return true;
 }
@@ -105,9 +101,8 @@ static bool is_refused(const struct json *value, enum refusal refusal)
 {
     const enum json_kind type = json_kind(value);
     if (type == JSON_KIND_MISSING || type == JSON_KIND_NULL ||
-        (type == JSON_KIND_BOOL && !json_bool(value, true))) {
+        (type == JSON_KIND_BOOL && !json_bool(value, true)))
         return false;
-    }
     const double number = json_number(value, NAN);
     switch (refusal) {
     case REFUSE_ANY:
@@ -125,9 +120,8 @@ static bool is_refused(const struct json *value, enum refusal refusal)
 static bool check_refused_keys(const struct json *root, struct err *err)
 {
     for (size_t i = 0; i < sizeof(refused_keys) / sizeof(refused_keys[0]); i++) {
-        if (!is_refused(json_get(root, refused_keys[i].key), refused_keys[i].refusal)) {
+        if (!is_refused(json_get(root, refused_keys[i].key), refused_keys[i].refusal))
             continue;
-        }
         const struct str method =
             json_text(json_get(json_get(root, refused_keys[i].key), "quant_method"));
         const int shown = method.size < 40 ? (int)method.size : 40;
@@ -148,14 +142,12 @@ static bool check_refused_keys(const struct json *root, struct err *err)
 
 static bool read_heads(struct model_config *config, const struct json *root, struct err *err)
 {
-    if (!config_u32(root, "num_attention_heads", 1, 4096, &config->n_heads, err)) {
+    if (!config_u32(root, "num_attention_heads", 1, 4096, &config->n_heads, err))
         return false;
-    }
     config->n_kv_heads = config->n_heads;
     if (config_has(root, "num_key_value_heads") &&
-        !config_u32(root, "num_key_value_heads", 1, config->n_heads, &config->n_kv_heads, err)) {
+        !config_u32(root, "num_key_value_heads", 1, config->n_heads, &config->n_kv_heads, err))
         return false;
-    }
     if (config->n_heads % config->n_kv_heads != 0) {
         return err_set(err, ERR_FORMAT,
                        "num_attention_heads %u is no multiple of "
@@ -165,9 +157,8 @@ static bool read_heads(struct model_config *config, const struct json *root, str
     config->head_dim = config->family->head_dim_default != 0 ? config->family->head_dim_default
                                                              : config->hidden / config->n_heads;
     if (config_has(root, "head_dim") &&
-        !config_u32(root, "head_dim", 1, 1 << 16, &config->head_dim, err)) {
+        !config_u32(root, "head_dim", 1, 1 << 16, &config->head_dim, err))
         return false;
-    }
     if (config->head_dim < 2 || config->head_dim % 2 != 0 ||
         config->head_dim > ATTEND_HEAD_DIM_CAP) {
         return err_set(err, ERR_UNSUPPORTED, "head_dim %u: attention computes even ones up to %u",
@@ -197,15 +188,13 @@ static bool read_dimensions(struct model_config *config, const struct json *root
         !config_flag(root, "tie_word_embeddings", false, &config->is_tied, err) ||
         !read_switch(&family->qkv_bias, root, &config->has_qkv_bias, err) ||
         !read_switch(&family->o_bias, root, &config->has_o_bias, err) ||
-        !read_switch(&family->mlp_bias, root, &config->has_mlp_bias, err)) {
+        !read_switch(&family->mlp_bias, root, &config->has_mlp_bias, err))
         return false;
-    }
     config->norm_eps = (float)epsilon;
     config->has_qk_norm = family->has_qk_norm;
     bool says_qk_norm;
-    if (!config_flag(root, "use_qk_norm", config->has_qk_norm, &says_qk_norm, err)) {
+    if (!config_flag(root, "use_qk_norm", config->has_qk_norm, &says_qk_norm, err))
         return false;
-    }
     if (says_qk_norm != config->has_qk_norm) {
         return err_set(err, ERR_UNSUPPORTED, "use_qk_norm: family %s has %s norms of q and k",
                        family->name, config->has_qk_norm ? "always" : "no");
@@ -219,9 +208,8 @@ static bool read_dimensions(struct model_config *config, const struct json *root
 static bool read_layer_types(const struct model_config *config, const struct json *types,
                              uint8_t *kinds, struct err *err)
 {
-    if (json_kind(types) != JSON_KIND_ARRAY || json_size(types) != config->n_layers) {
+    if (json_kind(types) != JSON_KIND_ARRAY || json_size(types) != config->n_layers)
         return err_set(err, ERR_FORMAT, "layer_types is not a list of %u names", config->n_layers);
-    }
     for (uint32_t layer = 0; layer < config->n_layers; layer++) {
         const struct str name = json_text(json_at(types, layer));
         if (str_is(name, "full_attention")) {
@@ -243,21 +231,17 @@ static bool read_window(const struct model_config *config, const struct json *ro
 {
     const struct family *family = config->family;
     bool is_used = true;
-    if (!config_flag(root, "use_sliding_window", family->window != WINDOW_LISTED, &is_used, err)) {
+    if (!config_flag(root, "use_sliding_window", family->window != WINDOW_LISTED, &is_used, err))
         return false;
-    }
     const enum json_kind type = json_kind(json_get(root, "sliding_window"));
     *window = type == JSON_KIND_MISSING ? family->window_default : 0;
     if (config_has(root, "sliding_window") &&
-        !config_u32(root, "sliding_window", 1, 1u << 30, window, err)) {
+        !config_u32(root, "sliding_window", 1, 1u << 30, window, err))
         return false;
-    }
-    if (!is_used) {
+    if (!is_used)
         *window = 0;
-    }
-    if (*window != 0 && family->window == WINDOW_NONE && *window < config->max_positions) {
+    if (*window != 0 && family->window == WINDOW_NONE && *window < config->max_positions)
         return err_set(err, ERR_UNSUPPORTED, "sliding_window: family %s has none", family->name);
-    }
     return true;
 }
 
@@ -266,13 +250,11 @@ static bool read_layer_kinds(struct model_config *config, const struct json *roo
     const enum family_window rule = config->family->window;
     uint8_t *kinds = arena_array(&config->arena, config->n_layers, sizeof(*kinds));
     uint32_t window, first_sliding = 28; // the class's default of max_window_layers
-    if (!read_window(config, root, &window, err)) {
+    if (!read_window(config, root, &window, err))
         return false;
-    }
     if (config_has(root, "max_window_layers") &&
-        !config_u32(root, "max_window_layers", 0, 1u << 30, &first_sliding, err)) {
+        !config_u32(root, "max_window_layers", 0, 1u << 30, &first_sliding, err))
         return false;
-    }
     for (uint32_t layer = 0; layer < config->n_layers; layer++) {
         const bool slides = window != 0 && (rule == WINDOW_EACH ||
                                             (rule == WINDOW_LISTED && layer >= first_sliding));
@@ -280,13 +262,11 @@ static bool read_layer_kinds(struct model_config *config, const struct json *roo
     }
     config->layer_kinds = kinds;
     config->window = window;
-    if (!config_has(root, "layer_types")) {
+    if (!config_has(root, "layer_types"))
         return true;
-    }
     uint8_t *listed = arena_array(&config->arena, config->n_layers, sizeof(*listed));
-    if (!read_layer_types(config, json_get(root, "layer_types"), listed, err)) {
+    if (!read_layer_types(config, json_get(root, "layer_types"), listed, err))
         return false;
-    }
     for (uint32_t layer = 0; layer < config->n_layers; layer++) {
         const bool is_free = rule == WINDOW_LISTED && window != 0;
         if (!is_free && listed[layer] != kinds[layer]) {
@@ -305,9 +285,8 @@ static bool read_layer_kinds(struct model_config *config, const struct json *roo
 static bool add_end_id(struct model_config *config, const struct json *value, struct err *err)
 {
     uint32_t id;
-    if (!json_read_u32(value, &id) || id >= config->vocab_size) {
+    if (!json_read_u32(value, &id) || id >= config->vocab_size)
         return err_set(err, ERR_FORMAT, "eos_token_id is not an id below %u", config->vocab_size);
-    }
     if (config->n_end_ids == MODEL_CONFIG_END_IDS_CAP) {
         return err_set(err, ERR_FORMAT, "eos_token_id lists more than %u ids",
                        MODEL_CONFIG_END_IDS_CAP);
@@ -330,16 +309,13 @@ static bool read_ids(struct model_config *config, const struct json *root,
     }
     const struct json *from = config_has(generation, "eos_token_id") ? generation : root;
     const struct json *value = json_get(from, "eos_token_id");
-    if (!config_has(from, "eos_token_id")) {
+    if (!config_has(from, "eos_token_id"))
         return true;
-    }
-    if (json_kind(value) != JSON_KIND_ARRAY) {
+    if (json_kind(value) != JSON_KIND_ARRAY)
         return add_end_id(config, value, err);
-    }
     for (size_t i = 0; i < json_size(value); i++) {
-        if (!add_end_id(config, json_at(value, i), err)) {
+        if (!add_end_id(config, json_at(value, i), err))
             return false;
-        }
     }
     return true;
 }
@@ -349,17 +325,14 @@ static bool read_ids(struct model_config *config, const struct json *root,
 static bool read_all(struct model_config *config, const struct json *root,
                      const struct json *generation, struct err *err)
 {
-    if (json_kind(root) != JSON_KIND_OBJECT) {
+    if (json_kind(root) != JSON_KIND_OBJECT)
         return err_set(err, ERR_FORMAT, "not an object");
-    }
     const struct str model_type = json_text(json_get(root, "model_type"));
-    if (model_type.size == 0) {
+    if (model_type.size == 0)
         return err_set(err, ERR_FORMAT, "model_type is missing");
-    }
     config->family = family_find(model_type, err);
-    if (config->family == NULL) {
+    if (config->family == NULL)
         return false;
-    }
     config->model_type = arena_strdup(&config->arena, model_type);
     return check_refused_keys(root, err) && read_dimensions(config, root, err) &&
            read_layer_kinds(config, root, err) && config_read_rope(config, root, err) &&
@@ -384,9 +357,8 @@ bool model_config_parse(struct model_config *config, struct str config_json,
     }
     json_free(root);
     json_free(generation);
-    if (!ok) {
+    if (!ok)
         model_config_release(config);
-    }
     return ok;
 }
 
@@ -419,9 +391,8 @@ void model_config_release(struct model_config *config)
 bool model_config_rope_depends_on_context(const struct model_config *config)
 {
     for (uint32_t kind = 0; kind < LAYER_KIND_COUNT; kind++) {
-        if (config->rope[kind].type == ROPE_DYNAMIC || config->rope[kind].type == ROPE_LONGROPE) {
+        if (config->rope[kind].type == ROPE_DYNAMIC || config->rope[kind].type == ROPE_LONGROPE)
             return true;
-        }
     }
     return false;
 }

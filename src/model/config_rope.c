@@ -30,9 +30,8 @@ static bool read_type(const struct json *settings, enum rope_type *out, struct e
 {
     *out = ROPE_DEFAULT;
     const char *key = config_has(settings, "rope_type") ? "rope_type" : "type";
-    if (!config_has(settings, key)) {
+    if (!config_has(settings, key))
         return true;
-    }
     const struct str name = json_text(json_get(settings, key));
     for (size_t i = 0; i < sizeof(rope_names) / sizeof(rope_names[0]); i++) {
         if (str_is(name, rope_names[i].name)) {
@@ -53,9 +52,8 @@ static bool check_inside(const struct json *settings, struct err *err)
         }
     }
     double part;
-    if (!config_double(settings, "partial_rotary_factor", 1, 0, 1, &part, err)) {
+    if (!config_double(settings, "partial_rotary_factor", 1, 0, 1, &part, err))
         return false;
-    }
     return part == 1 || err_set(err, ERR_UNSUPPORTED, "partial rotation is not computed");
 }
 
@@ -70,9 +68,8 @@ static bool read_divisors(struct model_config *config, const struct json *settin
     }
     double *divisors = arena_array(&config->arena, n_pairs, sizeof(*divisors));
     for (uint32_t i = 0; i < n_pairs; i++) {
-        if (!json_read_double(json_at(list, i), &divisors[i]) || !(divisors[i] > 0)) {
+        if (!json_read_double(json_at(list, i), &divisors[i]) || !(divisors[i] > 0))
             return err_set(err, ERR_FORMAT, "%s of the rotation: number %u is not above 0", key, i);
-        }
     }
     *out = divisors;
     return true;
@@ -81,17 +78,14 @@ static bool read_divisors(struct model_config *config, const struct json *settin
 static bool read_factor(const struct model_config *config, const struct json *settings,
                         struct rope_config *rope, struct err *err)
 {
-    if (!config_double(settings, "factor", 0, 1e-6, 1e6, &rope->factor, err)) {
+    if (!config_double(settings, "factor", 0, 1e-6, 1e6, &rope->factor, err))
         return false;
-    }
-    if (rope->factor == 0 && rope->type == ROPE_YARN) {
+    if (rope->factor == 0 && rope->type == ROPE_YARN)
         rope->factor = (double)config->max_positions / rope->original_positions;
-    }
     const bool is_needed =
         rope->type == ROPE_LINEAR || rope->type == ROPE_DYNAMIC || rope->type == ROPE_LLAMA3;
-    if (rope->factor == 0 && is_needed) {
+    if (rope->factor == 0 && is_needed)
         return err_set(err, ERR_FORMAT, "factor of the rotation is missing");
-    }
     return true;
 }
 
@@ -100,9 +94,8 @@ static bool read_theta(const struct model_config *config, const struct json *roo
 {
     const struct json *from = config_has(settings, "rope_theta") ? settings : root;
     if (!config_double(from, "rope_theta", config->family->rope_theta_default, 1e-3, 1e15, out,
-                       err)) {
+                       err))
         return false;
-    }
     return *out != 0 || err_set(err, ERR_FORMAT, "rope_theta is missing");
 }
 
@@ -113,9 +106,8 @@ static bool read_settings(struct model_config *config, const struct json *root,
     const char *original = "original_max_position_embeddings";
     const struct json *says_original = config_has(root, original) ? root : settings;
     if (config_has(says_original, original) &&
-        !config_u32(says_original, original, 1, 1u << 28, &rope->original_positions, err)) {
+        !config_u32(says_original, original, 1, 1u << 28, &rope->original_positions, err))
         return false;
-    }
     if (!read_type(settings, &rope->type, err) || !check_inside(settings, err) ||
         !read_theta(config, root, settings, &rope->theta, err) ||
         !read_factor(config, settings, rope, err) ||
@@ -126,12 +118,10 @@ static bool read_settings(struct model_config *config, const struct json *root,
         !config_flag(settings, "truncate", true, &rope->truncate, err) ||
         !config_double(settings, "mscale", 0, 0, 1e3, &rope->mscale, err) ||
         !config_double(settings, "mscale_all_dim", 0, 0, 1e3, &rope->mscale_all_dim, err) ||
-        !config_double(settings, "attention_factor", 0, 0, 1e3, &rope->attention_factor, err)) {
+        !config_double(settings, "attention_factor", 0, 0, 1e3, &rope->attention_factor, err))
         return false;
-    }
-    if (rope->type == ROPE_LLAMA3 && !(rope->high_freq_factor > rope->low_freq_factor)) {
+    if (rope->type == ROPE_LLAMA3 && !(rope->high_freq_factor > rope->low_freq_factor))
         return err_set(err, ERR_FORMAT, "high_freq_factor is not above low_freq_factor");
-    }
     if (rope->type == ROPE_LONGROPE) {
         return read_divisors(config, settings, "short_factor", &rope->short_divisors, err) &&
                read_divisors(config, settings, "long_factor", &rope->long_divisors, err);
@@ -149,25 +139,20 @@ bool config_read_rope(struct model_config *config, const struct json *root, stru
     const bool is_new = config_has(root, "rope_parameters");
     const char *key = is_new ? "rope_parameters" : "rope_scaling";
     const struct json *settings = json_get(root, key);
-    if (config_has(root, key) && json_kind(settings) != JSON_KIND_OBJECT) {
+    if (config_has(root, key) && json_kind(settings) != JSON_KIND_OBJECT)
         return err_set(err, ERR_FORMAT, "%s is not an object", key);
-    }
     bool by_kind = false;
-    for (uint32_t kind = 0; kind < LAYER_KIND_COUNT; kind++) {
+    for (uint32_t kind = 0; kind < LAYER_KIND_COUNT; kind++)
         by_kind = by_kind || json_kind(json_get(settings, kind_names[kind])) == JSON_KIND_OBJECT;
-    }
     for (uint32_t kind = 0; kind < LAYER_KIND_COUNT; kind++) {
         const struct json *own = by_kind ? json_get(settings, kind_names[kind]) : settings;
         bool is_used = false;
-        for (uint32_t layer = 0; layer < config->n_layers; layer++) {
+        for (uint32_t layer = 0; layer < config->n_layers; layer++)
             is_used = is_used || config->layer_kinds[layer] == kind;
-        }
-        if (is_used && by_kind && json_kind(own) != JSON_KIND_OBJECT) {
+        if (is_used && by_kind && json_kind(own) != JSON_KIND_OBJECT)
             return err_set(err, ERR_FORMAT, "%s has nothing for %s", key, kind_names[kind]);
-        }
-        if (is_used && !read_settings(config, root, own, &config->rope[kind], err)) {
+        if (is_used && !read_settings(config, root, own, &config->rope[kind], err))
             return err_wrap(err, "%s", key);
-        }
     }
     return true;
 }

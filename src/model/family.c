@@ -111,15 +111,13 @@ static bool refuse(struct str model_type, struct err *err)
     struct buf list;
     buf_init(&list, 256);
     for (size_t f = 0; families[f] != NULL; f++) {
-        for (size_t t = 0; families[f]->model_types[t] != NULL; t++) {
+        for (size_t t = 0; families[f]->model_types[t] != NULL; t++)
             buf_printf(&list, "%s%s", list.size == 0 ? "" : ", ", families[f]->model_types[t]);
-        }
     }
     const char *reason = "this program does not know it";
     for (size_t i = 0; i < sizeof(unsupported) / sizeof(unsupported[0]); i++) {
-        if (str_is(model_type, unsupported[i].model_type)) {
+        if (str_is(model_type, unsupported[i].model_type))
             reason = unsupported[i].reason;
-        }
     }
     const int shown = model_type.size < 80 ? (int)model_type.size : 80;
     err_set(err, ERR_UNSUPPORTED, "model_type \"%.*s\" is not supported: %s (supported: %s)", shown,
@@ -132,9 +130,8 @@ const struct family *family_find(struct str model_type, struct err *err)
 {
     for (size_t f = 0; families[f] != NULL; f++) {
         for (size_t t = 0; families[f]->model_types[t] != NULL; t++) {
-            if (str_is(model_type, families[f]->model_types[t])) {
+            if (str_is(model_type, families[f]->model_types[t]))
                 return families[f];
-            }
         }
     }
     refuse(model_type, err);
@@ -213,14 +210,12 @@ static bool match_name(const char *pattern, struct str name, uint32_t n_layers, 
     const struct str after = str_from(mark + 2);
     uint64_t number;
     if (name.size <= before.size + after.size || !str_starts(name, before) ||
-        !str_ends(name, after)) {
+        !str_ends(name, after))
         return false;
-    }
     const struct str digits = str_slice(name, before.size, name.size - after.size);
     if (!str_to_u64(digits, &number) || number >= n_layers ||
-        (digits.size > 1 && digits.data[0] == '0')) {
+        (digits.size > 1 && digits.data[0] == '0'))
         return false;
-    }
     *layer = (uint32_t)number;
     return true;
 }
@@ -241,9 +236,8 @@ static void fill_need(const struct model_config *config, const struct family_ten
 static uint32_t count_rows(const struct model_config *config, bool per_layer)
 {
     uint32_t n_rows = 0;
-    for (const struct family_tensor *t = config->family->tensors; t->name != NULL; t++) {
+    for (const struct family_tensor *t = config->family->tensors; t->name != NULL; t++)
         n_rows += is_present(config, t) && is_per_layer(t) == per_layer;
-    }
     return n_rows;
 }
 
@@ -259,9 +253,8 @@ void family_need_at(const struct model_config *config, uint32_t index, struct fa
     uint32_t whole = 0; // rows of the whole model so far
     uint32_t layers_from = UINT32_MAX;
     for (const struct family_tensor *t = config->family->tensors; t->name != NULL; t++) {
-        if (!is_present(config, t)) {
+        if (!is_present(config, t))
             continue;
-        }
         if (is_per_layer(t)) {
             layers_from = layers_from == UINT32_MAX ? whole : layers_from;
             if (index >= layers_from && index < layers_from + n_of_layer * config->n_layers &&
@@ -312,15 +305,13 @@ bool family_passes_over(const struct model_config *config, struct str name)
 {
     uint32_t layer;
     for (const char *const *pattern = config->family->passed_over; *pattern != NULL; pattern++) {
-        if (match_name(*pattern, name, config->n_layers, &layer)) {
+        if (match_name(*pattern, name, config->n_layers, &layer))
             return true;
-        }
     }
     for (const struct family_tensor *t = config->family->tensors; t->name != NULL; t++) {
         if (t->when == WHEN_UNTIED && config->is_tied &&
-            match_name(t->name, name, config->n_layers, &layer)) {
+            match_name(t->name, name, config->n_layers, &layer))
             return true;
-        }
     }
     return false;
 }
@@ -332,9 +323,8 @@ bool family_check_tensor(const struct model_config *config, const struct tensor 
     tensor_describe(tensor->role, tensor->layer, what, sizeof(what));
     const bool is_fused = tensor->role == TENSOR_GATE_UP;
     struct family_need need;
-    if (!family_need_of(config, is_fused ? TENSOR_GATE : tensor->role, tensor->layer, &need)) {
+    if (!family_need_of(config, is_fused ? TENSOR_GATE : tensor->role, tensor->layer, &need))
         return err_set(err, ERR_FORMAT, "the shard has a tensor %s, and the model has none", what);
-    }
     if (is_fused) {
         const uint32_t panels = (need.rows + QUANT_PANEL_ROWS - 1) / QUANT_PANEL_ROWS;
         need.rows = 2 * panels * QUANT_PANEL_ROWS;

@@ -26,9 +26,8 @@ bool kv_cache_init(struct kv_cache *cache, const struct kv_cache_options *option
 {
     *cache = (struct kv_cache){ .shape = options->shape, .n_layers = options->n_layers };
     cache->layer_bytes = kv_page_bytes(&options->shape);
-    if (!size_mul(cache->layer_bytes, options->n_layers, &cache->page_bytes)) {
+    if (!size_mul(cache->layer_bytes, options->n_layers, &cache->page_bytes))
         return err_set(err, ERR_NO_MEMORY, "a KV page of %u layers", options->n_layers);
-    }
     const uint64_t n_pages = count_pages(options, cache->page_bytes);
     if (n_pages == 0) {
         return err_set(err, ERR_ARGUMENT, "a KV memory of %llu bytes holds no page of %zu bytes",
@@ -39,9 +38,8 @@ bool kv_cache_init(struct kv_cache *cache, const struct kv_cache_options *option
                        (unsigned long long)n_pages, cache->page_bytes);
     }
     cache->pool = memory_pages(cache->pool_bytes, err);
-    if (cache->pool == NULL) {
+    if (cache->pool == NULL)
         return err_wrap(err, "%llu KV pages", (unsigned long long)n_pages);
-    }
     kv_pages_init(&cache->pages, (uint32_t)n_pages, options->max_sequences, options->ctx_size,
                   options->max_rows);
     return true;
@@ -57,9 +55,8 @@ void kv_cache_release(struct kv_cache *cache)
 bool kv_cache_plan(struct kv_cache *cache, const struct kv_row *rows, uint32_t n_rows,
                    struct err *err)
 {
-    if (!kv_pages_plan(&cache->pages, rows, n_rows, err)) {
+    if (!kv_pages_plan(&cache->pages, rows, n_rows, err))
         return false;
-    }
     for (uint32_t i = 0; i < cache->pages.n_copies; i++) {
         const struct kv_page_copy copy = cache->pages.copies[i];
         memcpy(cache->pool + copy.to * cache->page_bytes,
@@ -73,7 +70,6 @@ void kv_cache_view(const struct kv_cache *cache, uint32_t layer, uint32_t sequen
 {
     const uint32_t *table = cache->pages.sequences[sequence].table;
     const uint8_t *base = cache->pool + layer * cache->layer_bytes;
-    for (uint32_t index = first; index < end; index++) {
+    for (uint32_t index = first; index < end; index++)
         pages[index] = base + table[index] * cache->page_bytes;
-    }
 }

@@ -42,9 +42,8 @@ void kv_pages_init(struct kv_pages *pages, uint32_t n_pages, uint32_t max_sequen
     for (uint32_t page = 0; page < n_pages; page++) {
         pages->free_list[page] = n_pages - 1 - page; // page 0 is taken first
     }
-    for (uint32_t sequence = 0; sequence < max_sequences; sequence++) {
+    for (uint32_t sequence = 0; sequence < max_sequences; sequence++)
         pages->sequences[sequence].table = pages->tables + (size_t)sequence * table_cap;
-    }
 }
 
 void kv_pages_release(struct kv_pages *pages)
@@ -61,18 +60,16 @@ void kv_pages_release(struct kv_pages *pages)
 static void let_go(struct kv_pages *pages, uint32_t page)
 {
     must(pages->refs[page] > 0);
-    if (--pages->refs[page] == 0) {
+    if (--pages->refs[page] == 0)
         pages->free_list[pages->n_free++] = page;
-    }
 }
 
 /* Gives back the pages behind the first `rows` rows. */
 static void cut_table(struct kv_pages *pages, struct kv_sequence *sequence, uint32_t rows)
 {
     const uint32_t keep = (rows + KV_PAGE_ROWS - 1) / KV_PAGE_ROWS;
-    while (sequence->n_pages > keep) {
+    while (sequence->n_pages > keep)
         let_go(pages, sequence->table[--sequence->n_pages]);
-    }
 }
 
 /* Makes the page of `position`, the first position written to it, the sequence's own. */
@@ -81,12 +78,10 @@ static bool own_page(struct kv_pages *pages, uint32_t number, uint32_t position,
     struct kv_sequence *sequence = &pages->sequences[number];
     const uint32_t index = position / KV_PAGE_ROWS;
     const bool is_held = index < sequence->n_pages;
-    if (is_held && pages->refs[sequence->table[index]] == 1) {
+    if (is_held && pages->refs[sequence->table[index]] == 1)
         return true;
-    }
-    if (pages->n_free == 0) {
+    if (pages->n_free == 0)
         return err_set(err, ERR_BUSY, "no KV page is free (all %u are in use)", pages->n_pages);
-    }
     const uint32_t page = pages->free_list[--pages->n_free];
     const uint32_t old_page = is_held ? sequence->table[index] : KV_PAGE_NONE;
     pages->refs[page] = 1;
@@ -97,9 +92,8 @@ static bool own_page(struct kv_pages *pages, uint32_t number, uint32_t position,
             (struct kv_page_copy){ .from = old_page, .to = page, .rows = position % KV_PAGE_ROWS };
     }
     sequence->table[index] = page;
-    if (!is_held) {
+    if (!is_held)
         sequence->n_pages = index + 1;
-    }
     return true;
 }
 
@@ -126,9 +120,8 @@ static bool plan_row(struct kv_pages *pages, struct kv_row row, struct err *err)
         sequence->first = row.position;
     }
     if ((is_first || row.position % KV_PAGE_ROWS == 0) &&
-        !own_page(pages, row.sequence, row.position, err)) {
+        !own_page(pages, row.sequence, row.position, err))
         return false;
-    }
     sequence->length = row.position + 1;
     return true;
 }
@@ -140,9 +133,8 @@ static void undo_changes(struct kv_pages *pages)
         const struct kv_change *change = &pages->changes[--pages->n_changes];
         struct kv_sequence *sequence = &pages->sequences[change->sequence];
         let_go(pages, sequence->table[change->index]);
-        if (change->old_page != KV_PAGE_NONE) {
+        if (change->old_page != KV_PAGE_NONE)
             sequence->table[change->index] = change->old_page;
-        }
     }
     pages->n_copies = 0;
 }
@@ -153,9 +145,8 @@ bool kv_pages_plan(struct kv_pages *pages, const struct kv_row *rows, uint32_t n
     must(n_rows <= pages->max_rows && pages->n_changes == 0);
     pages->n_copies = 0;
     for (uint32_t i = 0; i < n_rows; i++) {
-        if (plan_row(pages, rows[i], err)) {
+        if (plan_row(pages, rows[i], err))
             continue;
-        }
         undo_changes(pages);
         for (uint32_t number = 0; number < pages->max_sequences; number++) {
             struct kv_sequence *sequence = &pages->sequences[number];
@@ -173,9 +164,8 @@ bool kv_pages_plan(struct kv_pages *pages, const struct kv_row *rows, uint32_t n
 void kv_pages_commit(struct kv_pages *pages)
 {
     for (uint32_t i = 0; i < pages->n_changes; i++) {
-        if (pages->changes[i].old_page != KV_PAGE_NONE) {
+        if (pages->changes[i].old_page != KV_PAGE_NONE)
             let_go(pages, pages->changes[i].old_page);
-        }
     }
     pages->n_changes = 0;
     pages->n_copies = 0;
@@ -204,9 +194,8 @@ void kv_pages_abort(struct kv_pages *pages)
 
 void kv_pages_keep(struct kv_pages *pages, uint32_t from, uint32_t to, uint32_t rows)
 {
-    if (from >= pages->max_sequences || to >= pages->max_sequences) {
+    if (from >= pages->max_sequences || to >= pages->max_sequences)
         return;
-    }
     const struct kv_sequence *source = &pages->sequences[from];
     struct kv_sequence *target = &pages->sequences[to];
     const uint32_t length = rows < source->length ? rows : source->length;

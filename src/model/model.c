@@ -68,9 +68,8 @@ static bool choose_range(struct model *model, const struct model_options *option
         ctx_size = config->max_positions < options->ctx_size_cap ? config->max_positions
                                                                  : options->ctx_size_cap;
     }
-    if (ctx_size > 1u << 28) {
+    if (ctx_size > 1u << 28)
         return err_set(err, ERR_ARGUMENT, "a context of %u positions", ctx_size);
-    }
     model->info = (struct model_info){
         .family = config->family->name,
         .n_layers = config->n_layers,
@@ -92,9 +91,8 @@ static bool open_weights(struct model *model, const char *directory, const char 
         .record_dir = record_dir,
     };
     model->weights = weights_open(directory, &options, err);
-    if (model->weights == NULL) {
+    if (model->weights == NULL)
         return false;
-    }
     const struct manifest *manifest = weights_manifest(model->weights);
     if (manifest->n_layers != model->info.n_layers || manifest->is_tied != model->config.is_tied) {
         return err_set(err, ERR_FORMAT,
@@ -111,9 +109,8 @@ static enum kv_type choose_kv(const struct model *model, enum model_kv asked)
 {
     enum quant_format format;
     struct err ignored;
-    if (asked != MODEL_KV_DEFAULT) {
+    if (asked != MODEL_KV_DEFAULT)
         return asked == MODEL_KV_F32 ? KV_F32 : KV_F16;
-    }
     const struct str quantization = weights_manifest(model->weights)->quantization;
     return quant_format_find(quantization, &format, &ignored) && quant_formats[format]->is_float
                ? KV_F32
@@ -125,9 +122,8 @@ static uint64_t hash_values(const uint64_t *values, size_t n_values)
 {
     struct buf text;
     buf_init(&text, 4096);
-    for (size_t i = 0; i < n_values; i++) {
+    for (size_t i = 0; i < n_values; i++)
         buf_printf(&text, "%llx ", (unsigned long long)values[i]);
-    }
     const uint64_t hash = hash_xxh3(text.data, text.size);
     buf_release(&text);
     return hash;
@@ -175,16 +171,14 @@ static bool open_memory(struct model *model, const struct model_options *options
     model->max_rows = options->max_rows;
     model->rows = xcalloc(options->max_rows, sizeof(*model->rows));
     model->wanted = xcalloc(options->max_rows, sizeof(*model->wanted));
-    if (!kv_cache_init(&model->kv, &kv, err) || !workspace_init(&model->ws, &ws, err)) {
+    if (!kv_cache_init(&model->kv, &kv, err) || !workspace_init(&model->ws, &ws, err))
         return false;
-    }
     model->info.n_pages = model->kv.pages.n_pages;
     for (uint32_t kind = 0; kind < LAYER_KIND_COUNT; kind++) {
         if (config->rope[kind].theta != 0 && // else no layer is of this kind
             !rope_table_init(&model->ropes[kind], &config->rope[kind], config->head_dim,
-                             config->max_positions, model->info.ctx_size, model->team, err)) {
+                             config->max_positions, model->info.ctx_size, model->team, err))
             return false;
-        }
     }
     return true;
 }
@@ -214,9 +208,8 @@ static bool open_blocks(struct model *model, const struct block_parts *parts, st
         block->ops = blocks[what->kind];
         block->layer = model->info.layer_first + i / family->n_blocks;
         if (!block_vector(parts, block->layer, what->norm, &block->norm, err) ||
-            !block->ops->open(block, parts, err)) {
+            !block->ops->open(block, parts, err))
             return false;
-        }
     }
     for (uint32_t i = model->n_blocks; is_last(model) && i-- > 0;) {
         if (model->blocks[i].ops->mixes_rows) {
@@ -230,18 +223,15 @@ static bool open_blocks(struct model *model, const struct block_parts *parts, st
 static bool open_ends(struct model *model, const struct block_parts *parts, struct err *err)
 {
     if (is_first(model) &&
-        !block_matrix(parts, TENSOR_NO_LAYER, TENSOR_EMBEDDING, &model->embedding, err)) {
+        !block_matrix(parts, TENSOR_NO_LAYER, TENSOR_EMBEDDING, &model->embedding, err))
         return false;
-    }
-    if (!is_last(model)) {
+    if (!is_last(model))
         return true;
-    }
     struct matrix head;
     const enum tensor_role role = model->config.is_tied ? TENSOR_EMBEDDING : TENSOR_HEAD;
     if (!block_vector(parts, TENSOR_NO_LAYER, TENSOR_FINAL_NORM, &model->final_norm, err) ||
-        !block_matrix(parts, TENSOR_NO_LAYER, role, &head, err)) {
+        !block_matrix(parts, TENSOR_NO_LAYER, role, &head, err))
         return false;
-    }
     model->head = (struct matmul){ .activation = &model->ws.input, .n_parts = 1 };
     model->head.parts[0] = (struct matmul_part){
         .weights = head,
@@ -256,13 +246,11 @@ static bool open_all(struct model *model, const char *directory,
 {
     model->kernel = options->kernel != NULL ? options->kernel : kernel_best();
     if (!model_config_read(&model->config, directory, err) || !choose_range(model, options, err) ||
-        !open_weights(model, directory, options->record_dir, err)) {
+        !open_weights(model, directory, options->record_dir, err))
         return false;
-    }
     model->team = team_new(options->threads, err);
-    if (model->team == NULL || !open_memory(model, options, err)) {
+    if (model->team == NULL || !open_memory(model, options, err))
         return false;
-    }
     arena_init(&model->arena, arena_ceiling(model));
     const struct block_parts parts = {
         .config = &model->config,
@@ -272,9 +260,8 @@ static bool open_all(struct model *model, const char *directory,
         .arena = &model->arena,
         .layer_first = model->info.layer_first,
     };
-    if (!open_blocks(model, &parts, err) || !open_ends(model, &parts, err)) {
+    if (!open_blocks(model, &parts, err) || !open_ends(model, &parts, err))
         return err_wrap(err, "%s", directory);
-    }
     hash_model(model);
     weights_will_need(model->weights);
     return true;
@@ -293,12 +280,10 @@ struct model *model_open(const char *directory, const struct model_options *opti
 
 void model_close(struct model *model)
 {
-    if (model == NULL) {
+    if (model == NULL)
         return;
-    }
-    for (uint32_t kind = 0; kind < LAYER_KIND_COUNT; kind++) {
+    for (uint32_t kind = 0; kind < LAYER_KIND_COUNT; kind++)
         rope_table_release(&model->ropes[kind]);
-    }
     workspace_release(&model->ws);
     kv_cache_release(&model->kv);
     team_free(model->team);
@@ -354,9 +339,8 @@ static bool run_layers(struct model *model, struct step *step, struct err *err)
                       .memory = ws->input_memory,
                   },
                   &ws->input);
-        if (!lost(step)) {
+        if (!lost(step))
             block->ops->step(block, step);
-        }
         if (lost(step)) {
             return err_set(err, ERR_BATCH_LOST, "layer %u, %s: a value is not finite", block->layer,
                            block->ops->name);
@@ -370,9 +354,8 @@ static bool run_head(struct model *model, struct step *step, float *out, struct 
 {
     const struct model_config *config = &model->config;
     struct workspace *ws = &model->ws;
-    if (step->n_rows == 0) {
+    if (step->n_rows == 0)
         return true;
-    }
     step_pack(step, step->n_rows,
               &(struct pack_job){
                   .x = ws->hidden,
@@ -384,9 +367,8 @@ static bool run_head(struct model *model, struct step *step, float *out, struct 
                   .memory = ws->input_memory,
               },
               &ws->input);
-    if (lost(step)) {
+    if (lost(step))
         return err_set(err, ERR_BATCH_LOST, "behind the last layer: a value is not finite");
-    }
     model->head.parts[0].out = out;
     step_matmul(step, &model->head);
     return true;
@@ -414,9 +396,8 @@ static bool compute(struct model *model, const struct model_row *rows, uint32_t 
     const size_t hidden = model->config.hidden;
     uint32_t n_wanted = 0;
     for (uint32_t row = 0; row < n_rows; row++) {
-        if (rows[row].wants_logits) {
+        if (rows[row].wants_logits)
             model->wanted[n_wanted++] = row;
-        }
     }
     struct step step = {
         .kernel = model->kernel,
@@ -436,9 +417,8 @@ static bool compute(struct model *model, const struct model_row *rows, uint32_t 
     } else {
         memcpy(model->ws.hidden, in, n_rows * hidden * sizeof(float));
     }
-    if (!run_layers(model, &step, err)) {
+    if (!run_layers(model, &step, err))
         return false;
-    }
     if (!is_last(model)) {
         memcpy(out, model->ws.hidden, n_rows * hidden * sizeof(float));
         return true;
@@ -449,18 +429,14 @@ static bool compute(struct model *model, const struct model_row *rows, uint32_t 
 bool model_step(struct model *model, const struct model_row *rows, uint32_t n_rows, const float *in,
                 float *out, struct err *err)
 {
-    if (!check_rows(model, rows, n_rows, err)) {
+    if (!check_rows(model, rows, n_rows, err))
         return false;
-    }
-    for (uint32_t row = 0; row < n_rows; row++) {
+    for (uint32_t row = 0; row < n_rows; row++)
         model->rows[row] = (struct kv_row){ rows[row].sequence, rows[row].position };
-    }
-    if (n_rows == 0) {
+    if (n_rows == 0)
         return true;
-    }
-    if (!kv_cache_plan(&model->kv, model->rows, n_rows, err)) {
+    if (!kv_cache_plan(&model->kv, model->rows, n_rows, err))
         return false;
-    }
     if (!compute(model, rows, n_rows, in, out, err)) {
         kv_pages_abort(&model->kv.pages);
         return false;

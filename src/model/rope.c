@@ -15,9 +15,8 @@
 /* theta^(-2i/d) */
 static void plain_frequencies(double theta, uint32_t head_dim, double *frequencies)
 {
-    for (uint32_t i = 0; i < head_dim / 2; i++) {
+    for (uint32_t i = 0; i < head_dim / 2; i++)
         frequencies[i] = fmath_pow(theta, -2.0 * i / head_dim);
-    }
 }
 
 static double dynamic_theta(const struct rope_config *config, uint32_t head_dim,
@@ -35,12 +34,10 @@ static double dynamic_theta(const struct rope_config *config, uint32_t head_dim,
 static double llama3_frequency(const struct rope_config *config, double frequency)
 {
     const double turns = config->original_positions * frequency / TWO_PI; // original / wavelength
-    if (turns > config->high_freq_factor) {
+    if (turns > config->high_freq_factor)
         return frequency;
-    }
-    if (turns < config->low_freq_factor) {
+    if (turns < config->low_freq_factor)
         return frequency / config->factor;
-    }
     const double smooth =
         (turns - config->low_freq_factor) / (config->high_freq_factor - config->low_freq_factor);
     return (1 - smooth) * frequency / config->factor + smooth * frequency;
@@ -64,9 +61,8 @@ static void yarn_frequencies(const struct rope_config *config, uint32_t head_dim
     }
     low = low < 0 ? 0 : low;
     high = high > head_dim - 1.0 ? head_dim - 1.0 : high;
-    if (low == high) {
+    if (low == high)
         high += 0.001;
-    }
     for (uint32_t i = 0; i < head_dim / 2; i++) {
         double ramp = (i - low) / (high - low);
         ramp = ramp < 0 ? 0 : ramp > 1 ? 1 : ramp;
@@ -81,9 +77,8 @@ static double yarn_scale(double factor, double mscale)
 
 static double yarn_attention_factor(const struct rope_config *config)
 {
-    if (config->attention_factor != 0) {
+    if (config->attention_factor != 0)
         return config->attention_factor;
-    }
     if (config->mscale != 0 && config->mscale_all_dim != 0) {
         return yarn_scale(config->factor, config->mscale) /
                yarn_scale(config->factor, config->mscale_all_dim);
@@ -93,9 +88,8 @@ static double yarn_attention_factor(const struct rope_config *config)
 
 static double longrope_attention_factor(const struct rope_config *config, uint32_t max_positions)
 {
-    if (config->attention_factor != 0) {
+    if (config->attention_factor != 0)
         return config->attention_factor;
-    }
     const double original = config->original_positions;
     const double factor = config->factor != 0 ? config->factor : max_positions / original;
     return factor <= 1 || original < 2 ? 1 : sqrt(1 + fmath_log64(factor) / fmath_log64(original));
@@ -108,20 +102,17 @@ void rope_frequencies(const struct rope_config *config, uint32_t head_dim, uint3
     const double *divisors = NULL;
     double theta = config->theta;
     *attention_factor = 1;
-    if (config->type == ROPE_DYNAMIC) {
+    if (config->type == ROPE_DYNAMIC)
         theta = dynamic_theta(config, head_dim, max_positions, ctx_size);
-    }
     plain_frequencies(theta, head_dim, frequencies);
     switch (config->type) {
     case ROPE_LINEAR:
-        for (uint32_t i = 0; i < n_pairs; i++) {
+        for (uint32_t i = 0; i < n_pairs; i++)
             frequencies[i] /= config->factor;
-        }
         break;
     case ROPE_LLAMA3:
-        for (uint32_t i = 0; i < n_pairs; i++) {
+        for (uint32_t i = 0; i < n_pairs; i++)
             frequencies[i] = llama3_frequency(config, frequencies[i]);
-        }
         break;
     case ROPE_YARN:
         yarn_frequencies(config, head_dim, frequencies);
@@ -140,9 +131,8 @@ void rope_frequencies(const struct rope_config *config, uint32_t head_dim, uint3
     case ROPE_TYPE_COUNT:
         break;
     }
-    for (uint32_t i = 0; divisors != NULL && i < n_pairs; i++) {
+    for (uint32_t i = 0; divisors != NULL && i < n_pairs; i++)
         frequencies[i] /= divisors[i];
-    }
 }
 
 struct fill {
@@ -183,13 +173,11 @@ bool rope_table_init(struct rope_table *table, const struct rope_config *config,
     }
     size_t half, bytes;
     if (!size_mul((size_t)ctx_size * sizeof(float), head_dim / 2, &half) ||
-        !size_mul(half, 2, &bytes)) {
+        !size_mul(half, 2, &bytes))
         return err_set(err, ERR_NO_MEMORY, "rotation tables of %u positions", ctx_size);
-    }
     float *values = memory_pages(bytes, err);
-    if (values == NULL) {
+    if (values == NULL)
         return err_wrap(err, "rotation tables of %u positions", ctx_size);
-    }
     *table = (struct rope_table){
         .n_positions = ctx_size,
         .n_pairs = head_dim / 2,

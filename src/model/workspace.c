@@ -75,14 +75,12 @@ bool workspace_init(struct workspace *ws, const struct workspace_options *option
     struct carving carving = { 0 };
     carve_all(ws, options, &carving);
     *ws = (struct workspace){ 0 };
-    if (carving.overflowed) {
+    if (carving.overflowed)
         return err_set(err, ERR_NO_MEMORY, "a workspace of %u rows", options->max_rows);
-    }
     const size_t bytes = carving.used;
     carving = (struct carving){ .block = memory_pages(bytes, err) };
-    if (carving.block == NULL) {
+    if (carving.block == NULL)
         return err_wrap(err, "a workspace of %u rows", options->max_rows);
-    }
     carve_all(ws, options, &carving);
     ws->block = carving.block;
     ws->block_bytes = bytes;

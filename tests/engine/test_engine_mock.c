@@ -15,9 +15,8 @@ static uint32_t put_question(int32_t *ids, const char *text)
 {
     uint32_t n_ids = 0;
     ids[n_ids++] = 256;
-    for (size_t i = 0; text[i] != '\0'; i++) {
+    for (size_t i = 0; text[i] != '\0'; i++)
         ids[n_ids++] = (unsigned char)text[i];
-    }
     ids[n_ids++] = 259;
     ids[n_ids++] = 257;
     return n_ids;
@@ -27,9 +26,8 @@ static int32_t best_of(const struct batch *out, uint32_t row)
 {
     const float *logits = out->values + (size_t)row * 260;
     int32_t best = 0;
-    for (int32_t i = 1; i < 260; i++) {
+    for (int32_t i = 1; i < 260; i++)
         best = logits[i] > logits[best] ? i : best;
-    }
     return best;
 }
 
@@ -40,9 +38,8 @@ static void answer(struct engine_chain *chain, int32_t *ids, uint32_t *n_ids)
     for (;;) {
         assert_non_null(out);
         ids[*n_ids] = best_of(out, out->n_logits - 1);
-        if (ids[*n_ids] == 259) {
+        if (ids[*n_ids] == 259)
             break;
-        }
         out = engine_chain_run(chain, 0, ids, *n_ids, *n_ids + 1, &err);
         (*n_ids)++;
     }
@@ -98,9 +95,8 @@ int main(void)
         cmocka_unit_test(test_wrong_order),
     };
     struct engine_suite suite = { .options = mock_options };
-    for (uint32_t i = 0; i < 200; i++) {
+    for (uint32_t i = 0; i < 200; i++)
         suite.ids[i] = (int32_t)((i * 37 + i * i) % 256);
-    }
     suite.ids[100] = 256;
     suite.ids[130] = 259;
     suite.ids[131] = 257;

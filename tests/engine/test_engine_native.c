@@ -17,9 +17,8 @@
 static void export_to(const char *source, const char *format, const char *to)
 {
     struct err err = { 0 };
-    if (!golden_export(source, format, to, &err)) {
+    if (!golden_export(source, format, to, &err))
         fail_msg("%s", err.text);
-    }
 }
 
 static void copy_file(const char *from, const char *to)
@@ -48,9 +47,8 @@ static void make_overflowing(const char *directory)
         safetensors_find(&tensors, STR("model.layers.1.input_layernorm.weight"));
     assert_non_null(norm);
     char *at = bytes.data + (norm->data - tensors.map.data);
-    for (size_t i = 0; i < norm->bytes; i += 2) {
+    for (size_t i = 0; i < norm->bytes; i += 2)
         memcpy(at + i, "\x7f\x7f", 2);
-    }
     safetensors_close(&tensors);
     assert_true(file_write_atomic(weights, buf_view(&bytes), &err));
     buf_release(&bytes);
@@ -94,9 +92,8 @@ static void assert_open_fails(const struct engine_options *options, enum err_cod
     struct err err = { 0 };
     assert_false(engine_open(&engine, options, &info, &err));
     assert_int_equal(err.code, code);
-    if (strstr(err.text, word) == NULL) {
+    if (strstr(err.text, word) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", err.text, word);
-    }
     assert_null(engine.ops);
 }
 
@@ -145,9 +142,8 @@ static struct engine_info open_info(const struct engine_options *options)
     struct engine engine;
     struct engine_info info;
     struct err err = { 0 };
-    if (!engine_open(&engine, options, &info, &err)) {
+    if (!engine_open(&engine, options, &info, &err))
         fail_msg("%s", err.text);
-    }
     engine_close(&engine);
     return info;
 }
@@ -229,9 +225,8 @@ int main(void)
     struct engine_suite suite = {
         .options = { .model = shard, .engine = "native", .threads = 2 },
     };
-    for (uint32_t i = 0; i < 200; i++) {
+    for (uint32_t i = 0; i < 200; i++)
         suite.ids[i] = (int32_t)((i * 37 + i * i) % 272);
-    }
     int failed = engine_suite_run("engine suite: native", &suite);
     failed += cmocka_run_group_tests_name("engine_native", tests, NULL, NULL);
     free(shard);

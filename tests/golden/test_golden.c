@@ -24,14 +24,12 @@ static void check(const char *folder, const char *source, const char *what)
     char *directory = golden_make_directory();
     char *shard = path_join(directory, "shard");
     if (!golden_export(source, "f32", shard, &err) ||
-        !golden_compare(folder, shard, &options, &result, &err)) {
+        !golden_compare(folder, shard, &options, &result, &err))
         fail_msg("%s: %s", what, err.text);
-    }
     print_message("  %-32s %4u rows, worst %.1e, %u wrong ids\n", what, result.n_rows,
                   (double)result.worst, result.n_wrong);
-    if (!(result.worst <= TOLERANCE) || result.n_wrong != 0) {
+    if (!(result.worst <= TOLERANCE) || result.n_wrong != 0)
         fail_msg("%s: worst %g, %u greedy ids differ", what, (double)result.worst, result.n_wrong);
-    }
     assert_true(result.n_rows > 60);
     free(shard);
     golden_remove_directory(directory);
@@ -72,9 +70,8 @@ static void test_kept_models(void **state)
 {
     (void)state;
     static const char *const names[] = { "llama", "qwen2", "qwen3", "mistral" };
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         check_folder(SOURCE_DIR "/tests/golden", names[i]);
-    }
 }
 
 static void test_all_models(void **state)
@@ -103,9 +100,8 @@ static void test_all_models(void **state)
         print_message("skipped: all golden models (no %s)\n", SHARED_DIR "/golden");
         skip();
     }
-    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
         check_folder(SHARED_DIR "/golden", names[i]);
-    }
 }
 
 /* The comparison can fail: another model's logits are far away. */

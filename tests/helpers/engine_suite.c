@@ -20,18 +20,15 @@ bool engine_chain_open(struct engine_chain *chain, const struct engine_options *
         own.layer_first = stage == 0 ? options->layer_first : cuts[stage - 1];
         own.layer_end = stage == n_cuts ? options->layer_end : cuts[stage];
         struct engine_info *info = &chain->infos[stage];
-        if (!engine_open(&chain->engines[stage], &own, info, err)) {
+        if (!engine_open(&chain->engines[stage], &own, info, err))
             goto fail;
-        }
         chain->n_engines++;
         const size_t width = engine_is_last(info) ? info->vocab_size : info->carry;
-        if (!batch_init(&chain->between[stage], info->max_rows, info->max_rows * width, err)) {
+        if (!batch_init(&chain->between[stage], info->max_rows, info->max_rows * width, err))
             goto fail;
-        }
     }
-    if (!batch_init(&chain->in, chain->infos[0].max_rows, 0, err)) {
+    if (!batch_init(&chain->in, chain->infos[0].max_rows, 0, err))
         goto fail;
-    }
     return true;
 fail:
     engine_chain_close(chain);
@@ -76,9 +73,8 @@ const struct batch *engine_chain_run(struct engine_chain *chain, uint32_t sequen
                                      const int32_t *ids, uint32_t first, uint32_t end,
                                      struct err *err)
 {
-    for (uint32_t position = first; position < end; position++) {
+    for (uint32_t position = first; position < end; position++)
         engine_chain_add(chain, sequence, position, ids[position], ROW_LOGITS);
-    }
     return engine_chain_step(chain, err);
 }
 
@@ -95,9 +91,8 @@ struct suite_state {
 static void open_chain(struct engine_chain *chain, const struct engine_options *options)
 {
     struct err err = { 0 };
-    if (!engine_chain_open(chain, options, NULL, 0, &err)) {
+    if (!engine_chain_open(chain, options, NULL, 0, &err))
         fail_msg("%s", err.text);
-    }
 }
 
 static void assert_rows(const struct suite_state *state, const float *logits, uint32_t first,
@@ -106,9 +101,8 @@ static void assert_rows(const struct suite_state *state, const float *logits, ui
     const size_t row_bytes = state->vocab_size * sizeof(float);
     for (uint32_t r = 0; r < n_rows; r++) {
         if (memcmp(logits + (size_t)r * state->vocab_size,
-                   state->reference + (size_t)(first + r) * state->vocab_size, row_bytes) != 0) {
+                   state->reference + (size_t)(first + r) * state->vocab_size, row_bytes) != 0)
             fail_msg("logits of position %u differ", first + r);
-        }
     }
 }
 
@@ -118,9 +112,8 @@ static void run_and_assert(struct engine_chain *chain, const struct suite_state 
     struct err err = { 0 };
     const struct batch *out =
         engine_chain_run(chain, sequence, state->suite->ids, first, end, &err);
-    if (out == NULL) {
+    if (out == NULL)
         fail_msg("%s", err.text);
-    }
     assert_int_equal(out->n_logits, end - first);
     assert_rows(state, out->values, first, end - first);
 }
@@ -134,9 +127,8 @@ static int setup(void **test_state)
     state->n_layers = chain.infos[0].n_layers;
     struct err err = { 0 };
     const struct batch *out = engine_chain_run(&chain, 0, state->suite->ids, 0, TEXT, &err);
-    if (out == NULL) {
+    if (out == NULL)
         fail_msg("%s", err.text);
-    }
     const size_t bytes = (size_t)TEXT * state->vocab_size * sizeof(float);
     state->reference = malloc(bytes);
     assert_non_null(state->reference);
@@ -184,9 +176,8 @@ static void test_one_by_one(void **test_state)
     const struct suite_state *state = *test_state;
     struct engine_chain chain;
     open_chain(&chain, &state->suite->options);
-    for (uint32_t position = 0; position < 80; position++) {
+    for (uint32_t position = 0; position < 80; position++)
         run_and_assert(&chain, state, 0, position, position + 1);
-    }
     engine_chain_close(&chain);
 }
 
@@ -211,9 +202,8 @@ static void test_mixed_batch(void **test_state)
     uint32_t next = 0;
     for (uint32_t i = 0; i < 20; i++) {
         assert_rows(state, out->values + (size_t)next++ * state->vocab_size, 60 + i, 1);
-        if (i % 2 == 0) {
+        if (i % 2 == 0)
             assert_rows(state, out->values + (size_t)next++ * state->vocab_size, 7 + i, 1);
-        }
     }
     run_and_assert(&chain, state, 0, 20, 30);
     engine_chain_close(&chain);
@@ -246,9 +236,8 @@ static void test_stepping_back(void **test_state)
 {
     const struct suite_state *state = *test_state;
     int32_t other[TEXT];
-    for (uint32_t i = 0; i < TEXT; i++) {
+    for (uint32_t i = 0; i < TEXT; i++)
         other[i] = state->suite->ids[TEXT - 1 - i];
-    }
     struct engine_chain chain;
     open_chain(&chain, &state->suite->options);
     struct err err = { 0 };
@@ -276,9 +265,8 @@ static void test_keep(void **test_state)
     engine->ops->keep(engine, 0, 9, 0);
     /* The copy writes something else into the shared page; the first does not notice. */
     int32_t other[TEXT];
-    for (uint32_t i = 0; i < TEXT; i++) {
+    for (uint32_t i = 0; i < TEXT; i++)
         other[i] = state->suite->ids[TEXT - 1 - i];
-    }
     assert_non_null(engine_chain_run(&chain, 1, other, 100, 110, &err));
     run_and_assert(&chain, state, 0, 100, 150);
     run_and_assert(&chain, state, 2, 64, 150);
@@ -301,9 +289,8 @@ static void assert_fails(struct engine_chain *chain, enum err_code code, const c
     struct err err = { 0 };
     assert_null(engine_chain_step(chain, &err));
     assert_int_equal(err.code, code);
-    if (strstr(err.text, word) == NULL) {
+    if (strstr(err.text, word) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", err.text, word);
-    }
 }
 
 static void test_refused_rows(void **test_state)
@@ -355,9 +342,8 @@ static void test_no_page(void **test_state)
             assert_int_equal(err.code, ERR_ARGUMENT);
             continue;
         }
-        if (chain.infos[0].n_pages >= 4) {
+        if (chain.infos[0].n_pages >= 4)
             break;
-        }
         engine_chain_close(&chain);
     }
     const uint32_t n_pages = chain.infos[0].n_pages;

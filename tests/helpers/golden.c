@@ -30,9 +30,8 @@ char *golden_make_directory(void)
 void golden_remove_directory(char *directory)
 {
     struct err err = { 0 };
-    if (directory != NULL && !dir_remove(directory, &err)) {
+    if (directory != NULL && !dir_remove(directory, &err))
         fail_msg("%s", err.text);
-    }
     free(directory);
 }
 
@@ -47,9 +46,8 @@ bool golden_export(const char *from, const char *format, const char *to, struct 
         .tool_version = "test",
     };
     struct export_report report;
-    if (!source_open(&source, from, err)) {
+    if (!source_open(&source, from, err))
         return false;
-    }
     const bool ok = quantise_settings_parse(str_from(format), 32, &options.quantise, err) &&
                     split_even(source.config.n_layers, 1, &options.split, err) &&
                     export_shard(&source, to, &options, &report, err);
@@ -82,9 +80,8 @@ static const float *find_rows(const struct golden *golden, const char *name, con
     char full[64];
     snprintf(full, sizeof(full), "%s.%s", name, what);
     const struct safetensors_tensor *tensor = safetensors_find(&golden->tensors, str_from(full));
-    if (tensor == NULL) {
+    if (tensor == NULL)
         return NULL;
-    }
     assert_int_equal(tensor->n_dims, 2);
     assert_int_equal(tensor->dims[1], golden->vocab_size);
     assert_string_equal(tensor->dtype, "F32");
@@ -101,12 +98,10 @@ static void read_prompt(const struct golden *golden, const struct json *json, ch
     *prompt = (struct prompt){ .name = name, .n_ids = (uint32_t)json_size(ids) };
     assert_true(prompt->n_ids > 0 && prompt->n_ids + STEPS <= 256);
     assert_int_equal(json_size(greedy), STEPS);
-    for (uint32_t i = 0; i < prompt->n_ids; i++) {
+    for (uint32_t i = 0; i < prompt->n_ids; i++)
         prompt->ids[i] = (int32_t)json_int(json_at(ids, i), -1);
-    }
-    for (uint32_t i = 0; i < STEPS; i++) {
+    for (uint32_t i = 0; i < STEPS; i++)
         prompt->greedy[i] = (int32_t)json_int(json_at(greedy, i), -1);
-    }
     prompt->logits = find_rows(golden, name, "logits", &n_rows);
     prompt->steps = find_rows(golden, name, "steps", &prompt->n_steps);
     assert_non_null(prompt->steps);
@@ -127,9 +122,8 @@ static void compare_rows(struct golden *golden, const float *logits, const float
 static void compare_best(struct golden *golden, const float *logits, int32_t expected)
 {
     uint32_t best = 0;
-    for (uint32_t i = 1; i < golden->vocab_size; i++) {
+    for (uint32_t i = 1; i < golden->vocab_size; i++)
         best = logits[i] > logits[best] ? i : best;
-    }
     golden->result->n_wrong += (int32_t)best != expected;
 }
 
@@ -146,24 +140,20 @@ static bool open_chain(const struct golden *golden, uint32_t ctx_size, struct en
 static bool run_prompt(struct golden *golden, struct prompt *prompt, struct err *err)
 {
     struct engine_chain chain;
-    if (!open_chain(golden, prompt->n_ids + STEPS - 1, &chain, err)) {
+    if (!open_chain(golden, prompt->n_ids + STEPS - 1, &chain, err))
         return false;
-    }
     const struct batch *out = engine_chain_run(&chain, 0, prompt->ids, 0, prompt->n_ids, err);
-    if (out != NULL && prompt->logits != NULL) {
+    if (out != NULL && prompt->logits != NULL)
         compare_rows(golden, out->values, prompt->logits, prompt->n_ids);
-    }
     for (uint32_t step = 0; out != NULL && step < STEPS; step++) {
         const uint32_t at = prompt->n_ids + step;
         const float *logits = out->values + (size_t)(out->n_logits - 1) * golden->vocab_size;
-        if (step < prompt->n_steps) {
+        if (step < prompt->n_steps)
             compare_rows(golden, logits, prompt->steps + (size_t)step * golden->vocab_size, 1);
-        }
         compare_best(golden, logits, prompt->greedy[step]);
         prompt->ids[at] = prompt->greedy[step];
-        if (step + 1 < STEPS) {
+        if (step + 1 < STEPS)
             out = engine_chain_run(&chain, 0, prompt->ids, at, at + 1, err);
-        }
     }
     engine_chain_close(&chain);
     return out != NULL;
@@ -175,9 +165,8 @@ static bool run_recomputed(struct golden *golden, struct prompt *prompt, struct 
     for (uint32_t step = 0; step < prompt->n_steps; step++) {
         const uint32_t n_ids = prompt->n_ids + step;
         struct engine_chain chain;
-        if (!open_chain(golden, n_ids, &chain, err)) {
+        if (!open_chain(golden, n_ids, &chain, err))
             return false;
-        }
         const struct batch *out = engine_chain_run(&chain, 0, prompt->ids, 0, n_ids, err);
         if (out != NULL) {
             const float *logits = out->values + (size_t)(n_ids - 1) * golden->vocab_size;
@@ -185,9 +174,8 @@ static bool run_recomputed(struct golden *golden, struct prompt *prompt, struct 
             compare_best(golden, logits, prompt->greedy[step]);
         }
         engine_chain_close(&chain);
-        if (out == NULL) {
+        if (out == NULL)
             return false;
-        }
         prompt->ids[n_ids] = prompt->greedy[step];
     }
     return true;
@@ -205,9 +193,8 @@ static bool run_all(struct golden *golden, struct err *err)
         const bool is_recomputed = str_is(decode, "recompute");
         assert_true(is_recomputed || str_is(decode, "any") || str_is(decode, "cached"));
         if (!str_is(decode, "cached") &&
-            !(is_recomputed ? run_recomputed : run_prompt)(golden, &prompt, err)) {
+            !(is_recomputed ? run_recomputed : run_prompt)(golden, &prompt, err))
             return err_wrap(err, "prompt %s", name);
-        }
     }
     return true;
 }

@@ -32,22 +32,19 @@ static void assert_refused(const char *model_type, const char *extra, enum err_c
 {
     struct model_config config;
     struct err err = { 0 };
-    if (parse(&config, model_type, extra, &err)) {
+    if (parse(&config, model_type, extra, &err))
         fail_msg("%s with %s was taken", model_type, extra);
-    }
     assert_int_equal(err.code, code);
-    if (strstr(err.text, word) == NULL) {
+    if (strstr(err.text, word) == NULL)
         fail_msg("\"%s\" does not say \"%s\"", err.text, word);
-    }
     assert_null(config.family);
 }
 
 static void take(struct model_config *config, const char *model_type, const char *extra)
 {
     struct err err = { 0 };
-    if (!parse(config, model_type, extra, &err)) {
+    if (!parse(config, model_type, extra, &err))
         fail_msg("%s", err.text);
-    }
 }
 
 static void test_defaults(void **state)
@@ -265,9 +262,8 @@ static const char *const supported[] = {
 static bool is_supported(const char *name)
 {
     for (size_t i = 0; supported[i] != NULL; i++) {
-        if (strcmp(supported[i], name) == 0) {
+        if (strcmp(supported[i], name) == 0)
             return true;
-        }
     }
     return false;
 }
@@ -325,17 +321,15 @@ static void check_folder(const char *name, uint32_t *n_taken, uint32_t *n_refuse
     if (has_old && is_supported(name)) {
         assert_true(has_new);
         if (!model_config_parse(&config, buf_view(&old), STR_NONE, &err) ||
-            !model_config_parse(&config_new, buf_view(&new), STR_NONE, &err)) {
+            !model_config_parse(&config_new, buf_view(&new), STR_NONE, &err))
             fail_msg("%s: %s", name, err.text);
-        }
         assert_same(&config, &config_new);
         model_config_release(&config);
         model_config_release(&config_new);
         (*n_taken)++;
     } else if (has_old) {
-        if (model_config_parse(&config, buf_view(&old), STR_NONE, &err)) {
+        if (model_config_parse(&config, buf_view(&old), STR_NONE, &err))
             fail_msg("%s was taken", name);
-        }
         assert_int_equal(err.code, ERR_UNSUPPORTED);
         assert_null(strstr(err.text, "does not know"));
         (*n_refused)++;
@@ -356,9 +350,8 @@ static void test_golden_folders(void **state)
         skip();
     }
     uint32_t n_taken = 0, n_refused = 0;
-    for (size_t i = 0; i < n_names; i++) {
+    for (size_t i = 0; i < n_names; i++)
         check_folder(names[i], &n_taken, &n_refused);
-    }
     dir_list_free(names, n_names);
     assert_int_equal(n_taken, 14);
     assert_true(n_refused > 60);

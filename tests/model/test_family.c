@@ -10,9 +10,8 @@
 static void parse(struct model_config *config, const char *text)
 {
     struct err err = { 0 };
-    if (!model_config_parse(config, str_from(text), STR_NONE, &err)) {
+    if (!model_config_parse(config, str_from(text), STR_NONE, &err))
         fail_msg("%s", err.text);
-    }
 }
 
 static const char llama_text[] =
@@ -87,9 +86,8 @@ static void test_names_that_are_none(void **state)
     };
     struct family_need need;
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-        if (family_need_named(&config, str_from(names[i]), &need)) {
+        if (family_need_named(&config, str_from(names[i]), &need))
             fail_msg("%s was found", names[i]);
-        }
     }
     assert_true(family_passes_over(&config, STR("lm_head.weight")));
     assert_true(family_passes_over(&config, STR("model.layers.3.self_attn.rotary_emb.inv_freq")));

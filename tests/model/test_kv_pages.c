@@ -13,9 +13,8 @@ static void assert_sound(const struct kv_pages *pages)
     for (uint32_t page = 0; page < pages->n_pages; page++) {
         uint32_t holders = 0;
         for (uint32_t s = 0; s < pages->max_sequences; s++) {
-            for (uint32_t i = 0; i < pages->sequences[s].n_pages; i++) {
+            for (uint32_t i = 0; i < pages->sequences[s].n_pages; i++)
                 holders += pages->sequences[s].table[i] == page;
-            }
         }
         assert_int_equal(pages->refs[page], holders);
         n_held += holders > 0;
@@ -32,9 +31,8 @@ static bool plan(struct kv_pages *pages, uint32_t sequence, uint32_t first, uint
                  struct err *err)
 {
     static struct kv_row rows[512];
-    for (uint32_t position = first; position < end; position++) {
+    for (uint32_t position = first; position < end; position++)
         rows[position - first] = (struct kv_row){ sequence, position };
-    }
     return kv_pages_plan(pages, rows, end - first, err);
 }
 

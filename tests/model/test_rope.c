@@ -36,9 +36,8 @@ static void assert_frequencies(const struct rope_config *config, uint32_t ctx_si
     double frequencies[4], factor;
     rope_frequencies(config, 8, 256, ctx_size, frequencies, &factor);
     for (uint32_t i = 0; i < 4; i++) {
-        if (fabs(frequencies[i] - expected[i]) > 1e-12 * expected[i]) {
+        if (fabs(frequencies[i] - expected[i]) > 1e-12 * expected[i])
             fail_msg("pair %u: %.17g, not %.17g", i, frequencies[i], expected[i]);
-        }
     }
     assert_true(fabs(factor - expected_factor) < 1e-12);
 }

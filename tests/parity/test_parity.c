@@ -59,9 +59,8 @@ static void open_chain(struct engine_chain *chain, const struct engine_options *
                        const uint32_t *cuts, uint32_t n_cuts)
 {
     struct err err = { 0 };
-    if (!engine_chain_open(chain, options, cuts, n_cuts, &err)) {
+    if (!engine_chain_open(chain, options, cuts, n_cuts, &err))
         fail_msg("%s", err.text);
-    }
 }
 
 static void run_and_compare(struct engine_chain *chain, uint32_t sequence, uint32_t first,
@@ -69,13 +68,11 @@ static void run_and_compare(struct engine_chain *chain, uint32_t sequence, uint3
 {
     struct err err = { 0 };
     const struct batch *out = engine_chain_run(chain, sequence, ids, first, end, &err);
-    if (out == NULL) {
+    if (out == NULL)
         fail_msg("%s", err.text);
-    }
     if (memcmp(out->values, reference + (size_t)first * VOCAB,
-               (size_t)(end - first) * VOCAB * sizeof(float)) != 0) {
+               (size_t)(end - first) * VOCAB * sizeof(float)) != 0)
         fail_msg("%s: rows %u to %u differ", what, first, end);
-    }
 }
 
 /* The definition: the scalar rung, one thread, one batch. */
@@ -143,9 +140,8 @@ static void check_company(size_t subject)
     struct engine_chain chain;
     struct err err = { 0 };
     open_chain(&chain, &options, NULL, 0);
-    for (uint32_t sequence = 0; sequence < 12; sequence++) {
+    for (uint32_t sequence = 0; sequence < 12; sequence++)
         run_and_compare(&chain, sequence, 0, 1 + 11 * sequence, "a beginning");
-    }
     for (uint32_t sequence = 0; sequence < 12; sequence++) {
         const uint32_t position = 1 + 11 * sequence;
         engine_chain_add(&chain, sequence, position, ids[position], ROW_SAMPLE);
@@ -167,9 +163,8 @@ static void test_long_past(void **state)
     static int32_t text[LONG];
     static float expected[TAIL * VOCAB];
     struct err err = { 0 };
-    for (uint32_t i = 0; i < LONG; i++) {
+    for (uint32_t i = 0; i < LONG; i++)
         text[i] = (int32_t)((i * 31 + i * i * 5) % VOCAB);
-    }
     for (size_t subject = 0; subject < N_SUBJECTS; subject += 4) { // full and sliding attention
         struct engine_options options = options_of(subject, "scalar", 1);
         struct engine_chain chain;
@@ -281,13 +276,11 @@ int main(void)
             return 1;
         }
     }
-    for (uint32_t i = 0; i < TEXT; i++) {
+    for (uint32_t i = 0; i < TEXT; i++)
         ids[i] = (int32_t)((i * 53 + i * i * 7) % VOCAB);
-    }
     const int failed = cmocka_run_group_tests_name("parity", tests, NULL, NULL);
-    for (size_t subject = 0; subject < N_SUBJECTS; subject++) {
+    for (size_t subject = 0; subject < N_SUBJECTS; subject++)
         free(shards[subject]);
-    }
     golden_remove_directory(directory);
     return failed;
 }
