@@ -15,7 +15,6 @@
 #include "text/template.h"
 
 #define REQUEST_BYTES_CAP ((size_t)256 << 20) // of the values of one request
-#define STEPS_A_MESSAGE 5000                  // by which long conversations raise the limit
 #define TOKENS_CAP 32
 
 struct chat {
@@ -122,10 +121,7 @@ static bool render(const struct chat *chat, const struct chat_request *request,
 {
     struct arena arena;
     struct value context;
-    struct template_limits limits = template_limits_default;
-    limits.steps_cap += STEPS_A_MESSAGE * json_size(request->messages);
-    struct template_options options = { .limits = &limits,
-                                        .now_unix_seconds = request->now_unix_seconds };
+    struct template_options options = { .now_unix_seconds = request->now_unix_seconds };
     bool has_tools = json_size(request->tools) > 0;
     const struct template *template =
         has_tools && chat->tool_template ? chat->tool_template : chat->template;
@@ -418,9 +414,6 @@ static const struct {
     { "zephyr",
       "{% for m in messages %}{{ '<|' + m.role + '|>\\n' + m.content + eos_token + '\\n' }}"
       "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>\\n' }}{% endif %}" },
-    /* The mock model's own marks. */
-    { "mock", "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '<|end|>' }}"
-              "{% endfor %}{% if add_generation_prompt %}{{ '<|assistant|>' }}{% endif %}" },
 };
 
 const char *chat_template_builtin(const char *name, const char **names)

@@ -33,9 +33,9 @@ bool jinja_steps(struct jinja_eval *eval, size_t count)
 {
     uint64_t before = eval->steps;
     eval->steps += count;
-    if (eval->steps > eval->limits->steps_cap)
+    if (eval->steps > eval->steps_cap)
         return jinja_raise(eval, "limit of steps: more than %llu",
-                           (unsigned long long)eval->limits->steps_cap);
+                           (unsigned long long)eval->steps_cap);
     if (before / STEPS_BETWEEN_CLOCKS == eval->steps / STEPS_BETWEEN_CLOCKS ||
         clock_ms() < eval->deadline_ms)
         return true;

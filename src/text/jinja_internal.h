@@ -289,7 +289,7 @@ struct jinja_eval {
     struct arena arena;
     struct err *err;
     int64_t now_unix_seconds;
-    uint64_t steps;
+    uint64_t steps, steps_cap;
     uint64_t deadline_ms;
     uint32_t depth, macro_depth;
     uint32_t line;                       // of the statement or call that runs

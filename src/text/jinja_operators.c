@@ -345,7 +345,7 @@ static bool repeat_list(struct jinja_eval *eval, struct value list, int64_t coun
 {
     struct value sum;
     size_t size = list.list->size;
-    uint64_t cap = eval->limits->steps_cap; // a copy is a step
+    uint64_t cap = eval->steps_cap; // a copy is a step
     if (count > 0 && size > cap / (uint64_t)count)
         return jinja_steps(eval, (size_t)cap);
     if (count > 0 && !jinja_steps(eval, size * (size_t)count))

@@ -12,6 +12,7 @@
 
 const struct template_limits template_limits_default = {
     .steps_cap = 2000000,
+    .steps_a_message = 10000,
     .time_ms_cap = 2000,
     .string_bytes_cap = (size_t)16 << 20,
     .output_bytes_cap = (size_t)16 << 20,
@@ -62,6 +63,14 @@ static void take_rendering(const struct traced_builder *text, struct rendering *
     memcpy(out->runs, store->runs, out->n_runs * sizeof *out->runs);
 }
 
+/* Some templates look back over all messages for each one. */
+static uint64_t steps_cap(const struct template_limits *limits, const struct value *context)
+{
+    const struct value *messages = value_dict_get(context, STR("messages"));
+    bool is_list = messages && messages->type == VALUE_LIST;
+    return limits->steps_cap + (is_list ? messages->list->size * limits->steps_a_message : 0);
+}
+
 bool template_render(const struct template *template, const struct value *context,
                      const struct template_options *options, struct rendering *out, struct err *err)
 {
@@ -69,6 +78,7 @@ bool template_render(const struct template *template, const struct value *contex
         options->limits ? options->limits : &template_limits_default;
     struct jinja_eval eval = { .template = template,
                                .limits = limits,
+                               .steps_cap = steps_cap(limits, context),
                                .context = context,
                                .err = err,
                                .now_unix_seconds = options->now_unix_seconds,

@@ -24,6 +24,7 @@ struct template;
 
 struct template_limits {
     uint64_t steps_cap;       // node evaluations and loop rounds
+    uint64_t steps_a_message; // that each item of `messages` in the context adds to steps_cap
     uint64_t time_ms_cap;     // wall clock, looked at every 1,024 steps
     size_t string_bytes_cap;  // of any one string, checked before it is made
     size_t output_bytes_cap;  // of the rendering

@@ -114,7 +114,7 @@ static void test_only_the_template_writes_control_tokens(void **state)
 
 static void test_builtins_open(void **state)
 {
-    static const char *const names[] = { "chatml", "llama2", "llama3", "zephyr", "mock" };
+    static const char *const names[] = { "chatml", "llama2", "llama3", "zephyr" };
     const char *listed;
     (void)state;
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
@@ -135,9 +135,6 @@ static void test_builtins_open(void **state)
         "<s>[INST] <<SYS>>\n[S]\n<</SYS>>\n\n[a] [/INST] [b] </s><s>[INST] [c] [/INST]");
     assert_fails(chat, "[{\"role\":\"assistant\",\"content\":\"a\"}]", NULL, NULL, ERR_ARGUMENT,
                  "messages must alternate between user and assistant");
-    chat_close(chat);
-    chat = must_open(chat_template_builtin("mock", NULL));
-    assert_shows(chat, HI, NULL, NULL, "<|user|>[hi]<|end|><|assistant|>");
     chat_close(chat);
 }
 

@@ -209,6 +209,20 @@ static void test_limits_can_be_set(void **state)
     limits.time_ms_cap = 0;
     assert_false(render("{% for i in range(10000) %}{% endfor %}", &context, &limits, &out, &err));
     assert_int_equal(err.code, ERR_TIMEOUT);
+    struct arena arena;
+    struct value many, messages;
+    static const char walk[] = "{% for i in range(300) %}{{ i }}{% endfor %}";
+    limits = template_limits_default;
+    limits.steps_cap = 100;
+    assert_false(render(walk, &context, &limits, &out, &err));
+    arena_init(&arena, 1 << 16);
+    assert_true(value_dict_new(&arena, &many));
+    assert_true(value_list_new(&arena, VALUE_LIST, &messages));
+    assert_true(value_list_add(&arena, &messages, context));
+    assert_true(value_dict_put(&arena, &many, "messages", messages));
+    assert_true(render(walk, &many, &limits, &out, &err)); // a message raises the limit
+    rendering_release(&out);
+    arena_release(&arena);
     limits = template_limits_default;
     limits.output_bytes_cap = 3;
     assert_true(render("abc", &context, &limits, &out, &err));
