@@ -44,7 +44,7 @@ static const struct option_row rows[] = {
                 "[v6]:port or unix:/path"),
     OPTION_TEXT(struct worker_options, next, "next", "ADDRESS", "where the next rank listens"),
     OPTION_TEXT(struct worker_options, head, "head", "ADDRESS",
-                "where the last rank dials the head, if not where rank 1 sees it"),
+                "where the last rank dials the head, if not where rank 1 sees it; on any rank"),
     OPTION_TEXT(struct worker_options, api, "api", "HOST:PORT", "rank 0: where clients are served"),
     OPTION_TEXT(struct worker_options, engine, "engine", "NAME", "see cascadia engines"),
     OPTION_TEXT(struct worker_options, device, "device", "NAME", "of the engine; else its first"),

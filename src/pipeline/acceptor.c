@@ -38,8 +38,8 @@ static void hear(struct greeter *greeter, struct link *link)
         greeting = greeting_hear_hello(link, wait_ms, &err);
         link_guard_let_go(&greeter->guard);
     }
-    struct event event = { EVENT_CALLED, 0, NULL, greeting };
-    if (greeting && queue_push_wait(options->events, &event, UINT64_MAX))
+    if (greeting &&
+        event_push_greeting(options->events, EVENT_CALLED, 0, greeting, &greeter->guard))
         return;
     if (!greeting && !link_guard_ended(&greeter->guard) &&
         log_limit_pass(&greeter->limit, LOG_EVERY_MS))

@@ -80,6 +80,7 @@ static bool dial_first(struct chain *chain, struct err *err)
     handshake_init(&dial.hello, HANDSHAKE_NEIGHBOUR, 0, options->total, chain->parts.info);
     snprintf(dial.hello.head, sizeof dial.hello.head, "%s",
              options->head ? options->head : acceptor_address(chain->acceptor));
+    dial.hello.head_is_definite = options->head != NULL;
     chain->dialler_tag = dial.tag;
     chain->dialler = dialler_start(&dial, err);
     return chain->dialler != NULL;

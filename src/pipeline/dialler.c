@@ -70,9 +70,9 @@ static void run(void *context)
         struct err err = { 0 };
         struct greeting *greeting = try_once(dialler, &err);
         if (greeting) {
-            struct event event = { EVENT_JOINED, dialler->options.tag, NULL, greeting };
-            if (!queue_push_wait(dialler->options.events, &event, UINT64_MAX))
-                greeting_free(greeting); // the owner is closing
+            if (!event_push_greeting(dialler->options.events, EVENT_JOINED, dialler->options.tag,
+                                     greeting, &dialler->guard))
+                greeting_free(greeting);
             return;
         }
         if (!link_guard_ended(&dialler->guard))

@@ -1,5 +1,7 @@
 #include "pipeline/event.h"
 
+#define PUSH_SLICE_MS 100 // how often who waits for room looks whether it is to end
+
 void event_drop(struct event *event, struct frame_pool *pool)
 {
     frame_pool_give(pool, event->frame);
@@ -20,6 +22,17 @@ bool event_push_frame(struct queue *queue, enum event_kind kind, uint32_t tag, s
 {
     struct event event = { .kind = kind, .tag = tag, .frame = frame };
     return timeout_ms ? queue_push_wait(queue, &event, timeout_ms) : queue_push(queue, &event);
+}
+
+bool event_push_greeting(struct queue *queue, enum event_kind kind, uint32_t tag,
+                         struct greeting *greeting, struct link_guard *guard)
+{
+    struct event event = { .kind = kind, .tag = tag, .greeting = greeting };
+    while (!queue_push_wait(queue, &event, PUSH_SLICE_MS)) {
+        if (queue_closed(queue) || link_guard_ended(guard))
+            return false;
+    }
+    return true;
 }
 
 void event_wake(struct queue *queue)

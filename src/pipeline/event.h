@@ -9,6 +9,7 @@
 #include "pipeline/frame.h"
 #include "pipeline/frame_pool.h"
 #include "pipeline/greeting.h"
+#include "pipeline/link_guard.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -37,6 +38,9 @@ void event_drain(struct queue *queue, struct frame_pool *pool);
 /* Pushes a frame; on failure (closed, full for timeout_ms) the caller still owns it. */
 bool event_push_frame(struct queue *queue, enum event_kind kind, uint32_t tag, struct frame *frame,
                       uint64_t timeout_ms);
+/* Waits for room for as long as the guard is not ended. On failure the caller still owns it. */
+bool event_push_greeting(struct queue *queue, enum event_kind kind, uint32_t tag,
+                         struct greeting *greeting, struct link_guard *guard);
 void event_wake(struct queue *queue); // a full queue needs none
 
 #endif

@@ -44,6 +44,7 @@ static const struct field fields[] = {
     FIELD(info.ctx_size, "context", 1, UINT32_MAX, false),
     FIELD(info.rewind, "rewind", REWIND_ROWS, REWIND_CHECKPOINTS, false),
     FIELD(info.n_checkpoints, "checkpoints", 0, UINT32_MAX, false),
+    FIELD(head_is_definite, "a definite head", 0, 1, false),
 };
 #define N_FIELDS (sizeof fields / sizeof fields[0])
 #define FIXED_BYTES (N_FIELDS * sizeof(uint32_t) + 2 * sizeof(uint64_t) + HANDSHAKE_PROGRAM_CAP)

@@ -34,7 +34,10 @@ struct handshake {
     /* Of the sender: layers. Of all stages up to the sender: max_rows, max_sequences, n_pages,
      * ctx_size, rewind, n_checkpoints. Of the model: the rest. */
     struct engine_info info;
-    char head[ADDRESS_TEXT_CAP]; // HELLO to a neighbour: where the last stage dials; else ""
+    /* HELLO to a neighbour: where the last stage dials; else "". Not definite: rank 1 still has to
+     * put the head's machine into it, as it sees it (handshake_find_head). */
+    uint32_t head_is_definite;
+    char head[ADDRESS_TEXT_CAP];
 };
 
 /* The sender's own, with this program's version and f32. */

@@ -1,9 +1,10 @@
 /* A link: frames to a neighbour and back, over whatever joins the two.
  *
  * Kinds of links are rows of links[]; an address chooses by its form: "host:port", "[v6]:port" and
- * "unix:/path" are sockets, "local:name" is within this process. All kinds pass the same checks:
- * header, size, payload checksum, sequence_on_link, epoch's place is the owner's affair. After any
- * failure a link is only good for closing: nothing that comes later on it is believed.
+ * "unix:/path" are sockets, "local:name" is within this process. Frames of all kinds of links pass
+ * the same checks: header, size, checksum of the payload, sequence_on_link; the epoch is looked at
+ * by the link's owner. After any failure a link is only good for closing: nothing that comes later
+ * on it is believed.
  *
  * One thread may send, another receive at the same time; link_cut: any thread. Dialling, limits and
  * closing belong to one owner. Errors: ERR_PEER_LOST and ERR_TIMEOUT (dial again), ERR_CANCELLED,

@@ -92,8 +92,10 @@ static bool dial_after(struct worker *worker, struct err *err)
                                     .pool = worker->pool };
     handshake_init(&dial.hello, is_last(worker) ? HANDSHAKE_LAST_TO_HEAD : HANDSHAKE_NEIGHBOUR,
                    options->rank, options->total, &worker->chain);
-    if (!is_last(worker))
+    if (!is_last(worker)) {
         snprintf(dial.hello.head, sizeof dial.hello.head, "%s", worker->head);
+        dial.hello.head_is_definite = 1;
+    }
     worker->dialler_tag = dial.tag;
     worker->dialler = dialler_start(&dial, err);
     return worker->dialler != NULL;
@@ -126,7 +128,7 @@ static void find_head(struct worker *worker, const struct greeting *greeting)
     const struct handshake *theirs = &greeting->theirs;
     if (worker->options->head)
         snprintf(worker->head, sizeof worker->head, "%s", worker->options->head);
-    else if (theirs->rank == 0)
+    else if (!theirs->head_is_definite)
         handshake_find_head(theirs->head, link_peer(greeting->link), worker->head);
     else
         snprintf(worker->head, sizeof worker->head, "%s", theirs->head);

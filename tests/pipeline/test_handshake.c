@@ -43,6 +43,7 @@ static void test_a_greeting_survives_a_round_trip(void **state)
     mine.info.rewind = REWIND_CHECKPOINTS;
     mine.info.n_checkpoints = 3;
     memcpy(mine.head, "[::1]:9000", 11);
+    mine.head_is_definite = 1;
     frame_init(&frame);
     frame_start(&frame, FRAME_HELLO, 1);
     handshake_write(&frame, &mine);
@@ -52,6 +53,7 @@ static void test_a_greeting_survives_a_round_trip(void **state)
     assert_memory_equal(&again.info, &mine.info, sizeof mine.info);
     assert_string_equal(again.program, mine.program);
     assert_string_equal(again.head, "[::1]:9000");
+    assert_int_equal(again.head_is_definite, 1);
     frame_release(&frame);
 }
 
