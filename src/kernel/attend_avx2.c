@@ -82,35 +82,25 @@ LEAF_INLINE void score_blocks(const struct attend_tile *tile, const void *k, uin
     const uint32_t d = tile->head_dim, n = 2 * n_blocks;
     const float *q[PAIRS];
     __m256 acc[PAIRS][4];
-#pragma GCC unroll 6
-    for (uint32_t i = 0; i < n_pairs; i++) {
+    UNROLL_6(i, n_pairs, {
         q[i] = tile->q[pair + i];
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n; b++)
-            acc[i][b] = _mm256_setzero_ps();
-    }
+        UNROLL_4(b, n, acc[i][b] = _mm256_setzero_ps();)
+    })
     for (uint32_t j = 0; j < d; j++) {
         __m256 v[PAIRS];
-#pragma GCC unroll 6
-        for (uint32_t i = 0; i < n_pairs; i++)
-            v[i] = _mm256_broadcast_ss(q[i] + j);
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n; b++) {
+        UNROLL_6(i, n_pairs, v[i] = _mm256_broadcast_ss(q[i] + j);)
+        UNROLL_4(b, n, {
             const size_t at = ((size_t)(block + b / 2) * d + j) * LANES + b % 2 * WIDTH;
             const __m256 column = values(k, at, type);
-#pragma GCC unroll 6
-            for (uint32_t i = 0; i < n_pairs; i++)
-                acc[i][b] = _mm256_fmadd_ps(v[i], column, acc[i][b]);
-        }
+            UNROLL_6(i, n_pairs, acc[i][b] = _mm256_fmadd_ps(v[i], column, acc[i][b]);)
+        })
     }
     const __m256 scale = _mm256_set1_ps(tile->scale);
-#pragma GCC unroll 6
-    for (uint32_t i = 0; i < n_pairs; i++) {
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n; b++)
-            _mm256_store_ps(tile->scores[pair + i] + (size_t)block * LANES + b * WIDTH,
-                            _mm256_mul_ps(acc[i][b], scale));
-    }
+    UNROLL_6(i, n_pairs, {
+        UNROLL_4(b, n,
+                 _mm256_store_ps(tile->scores[pair + i] + (size_t)block * LANES + b * WIDTH,
+                                 _mm256_mul_ps(acc[i][b], scale));)
+    })
 }
 
 /* n_pairs pairs, all blocks of [first, end). */
@@ -209,34 +199,27 @@ LEAF_INLINE void mix_vectors(const struct attend_tile *tile, const void *v, uint
     const uint32_t d = tile->head_dim, left = d - dim - (n_vectors - 1) * WIDTH;
     const float *p[PAIRS];
     __m256 acc[PAIRS][4];
-#pragma GCC unroll 6
-    for (uint32_t i = 0; i < n_pairs; i++) {
+    UNROLL_6(i, n_pairs, {
         p[i] = tile->scores[pair + i];
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n_vectors; b++)
-            acc[i][b] = _mm256_load_ps(tile->part[pair + i] + ATTEND_RECORD_MIX + dim + b * WIDTH);
-    }
+        UNROLL_4(b, n_vectors,
+                 acc[i][b] =
+                     _mm256_load_ps(tile->part[pair + i] + ATTEND_RECORD_MIX + dim + b * WIDTH);)
+    })
     for (uint32_t at = first; at < end; at++) {
         __m256 weight[PAIRS];
-#pragma GCC unroll 6
-        for (uint32_t i = 0; i < n_pairs; i++)
-            weight[i] = _mm256_broadcast_ss(p[i] + at);
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n_vectors; b++) {
+        UNROLL_6(i, n_pairs, weight[i] = _mm256_broadcast_ss(p[i] + at);)
+        UNROLL_4(b, n_vectors, {
             const size_t index = (size_t)at * d + dim + b * WIDTH;
             const __m256 row =
                 b + 1 < n_vectors ? values(v, index, type) : values_until(v, index, left, type);
-#pragma GCC unroll 6
-            for (uint32_t i = 0; i < n_pairs; i++)
-                acc[i][b] = _mm256_fmadd_ps(weight[i], row, acc[i][b]);
-        }
+            UNROLL_6(i, n_pairs, acc[i][b] = _mm256_fmadd_ps(weight[i], row, acc[i][b]);)
+        })
     }
-#pragma GCC unroll 6
-    for (uint32_t i = 0; i < n_pairs; i++) {
-#pragma GCC unroll 4
-        for (uint32_t b = 0; b < n_vectors; b++)
-            _mm256_store_ps(tile->part[pair + i] + ATTEND_RECORD_MIX + dim + b * WIDTH, acc[i][b]);
-    }
+    UNROLL_6(i, n_pairs, {
+        UNROLL_4(
+            b, n_vectors,
+            _mm256_store_ps(tile->part[pair + i] + ATTEND_RECORD_MIX + dim + b * WIDTH, acc[i][b]);)
+    })
 }
 
 LEAF_INLINE void mix_pairs(const struct attend_tile *tile, const void *v, uint32_t first,

@@ -214,35 +214,29 @@ LEAF_INLINE void half_block_int4(const uint8_t *lines, const struct group_view *
         const uint32_t n_subs = view->n_subs - sub >= 2 ? 2 : 1;
         const int8_t *q = view->q + (size_t)sub * SUM_GROUP * size;
         __m256i sums[2][2];
-        for (uint32_t i = 0; i < size; i++)
-            sums[0][i] = sums[1][i] = first_sums(view, sub, n_subs, i, size, centred);
+        UNROLL_2(i, size,
+                 sums[0][i] = sums[1][i] = first_sums(view, sub, n_subs, i, size, centred);)
         for (uint32_t j = 0; j < 4 * n_subs; j++) {
             const __m256i w[2] = { load_256(lines), load_256(lines + LINE / 2) };
             _mm_prefetch((const char *)lines + PREFETCH_BYTES, _MM_HINT_T0);
-#pragma GCC unroll 2
-            for (uint32_t i = 0; i < size; i++) {
+            UNROLL_2(i, size, {
                 const __m256i x0 = broadcast_word(q + i * 4);
                 const __m256i x1 = broadcast_word(q + (size + i) * 4);
-#pragma GCC unroll 2
-                for (uint32_t n = 0; n < 2; n++) {
+                UNROLL_2(n, 2, {
                     const __m256i w0 = _mm256_and_si256(w[n], low);
                     const __m256i w1 = _mm256_and_si256(_mm256_srli_epi16(w[n], 4), low);
                     const __m256i pairs = _mm256_add_epi16(_mm256_maddubs_epi16(w0, x0),
                                                            _mm256_maddubs_epi16(w1, x1));
                     sums[n][i] = _mm256_add_epi16(sums[n][i], pairs);
-                }
-            }
+                })
+            })
             lines += LINE;
             q += 8 * size;
         }
-#pragma GCC unroll 2
-        for (uint32_t i = 0; i < size; i++) {
-#pragma GCC unroll 2
-            for (uint32_t n = 0; n < 2; n++) {
-                const __m256i wide = _mm256_madd_epi16(sums[n][i], _mm256_set1_epi16(1));
-                dots[n][i] = sub ? _mm256_add_epi32(dots[n][i], wide) : wide;
-            }
-        }
+        UNROLL_2(i, size, { UNROLL_2(n, 2, {
+                     const __m256i wide = _mm256_madd_epi16(sums[n][i], _mm256_set1_epi16(1));
+                     dots[n][i] = sub ? _mm256_add_epi32(dots[n][i], wide) : wide;
+                 }) })
         sub += 2;
     } while (sub < view->n_subs);
 }
@@ -251,20 +245,17 @@ LEAF_INLINE void half_block_int8(const uint8_t *lines, const struct group_view *
                                  __m256i (*dots)[2], const uint32_t size)
 {
     const int8_t *q = view->q;
-    for (uint32_t i = 0; i < size; i++)
-        dots[0][i] = dots[1][i] = _mm256_setzero_si256();
+    UNROLL_2(i, size, dots[0][i] = dots[1][i] = _mm256_setzero_si256();)
     for (uint32_t j = 0; j < 8 * view->n_subs; j++) {
         _mm_prefetch((const char *)lines + PREFETCH_BYTES, _MM_HINT_T0);
-#pragma GCC unroll 2
-        for (uint32_t n = 0; n < 2; n++) {
+        UNROLL_2(n, 2, {
             const __m256i w =
                 _mm256_xor_si256(load_256(lines + n * (LINE / 2)), _mm256_set1_epi8(-128));
             const __m256i magnitude = _mm256_abs_epi8(w);
-#pragma GCC unroll 2
-            for (uint32_t i = 0; i < size; i++)
-                dots[n][i] =
-                    _mm256_add_epi32(dots[n][i], dot_int8(w, magnitude, broadcast_word(q + i * 4)));
-        }
+            UNROLL_2(i, size,
+                     dots[n][i] = _mm256_add_epi32(
+                         dots[n][i], dot_int8(w, magnitude, broadcast_word(q + i * 4)));)
+        })
         lines += LINE;
         q += 4 * size;
     }
@@ -287,18 +278,16 @@ LEAF_INLINE void block_panel(const uint8_t *block, const struct panel_job *job,
             half_block_int8(lines, view, dots, size);
         else
             half_block_int4(lines, view, dots, size, centred);
-#pragma GCC unroll 2
-        for (uint32_t n = 0; n < 2; n++) {
+        UNROLL_2(n, 2, {
             const uint32_t row = half * STRIP + n * EIGHT;
-#pragma GCC unroll 2
-            for (uint32_t i = 0; i < size; i++) {
+            UNROLL_2(i, size, {
                 float *const to = acc + i * QUANT_PANEL_ROWS + row;
                 const __m256i dot =
                     correct(dots[n][i], view, block + 64 + row, i, size, format, centred);
                 _mm256_store_ps(to,
                                 fold(_mm256_load_ps(to), dot, block, row, view, i, size, format));
-            }
-        }
+            })
+        })
     }
 }
 
@@ -364,14 +353,10 @@ LEAF_INLINE void strip_run_int4(const uint8_t *lines, const int8_t *q, uint32_t 
     for (uint32_t j = 0; j < n_lines; j++) {
         __m256i w0 = _mm256_and_si256(load_256(lines), low);
         __m256i w1 = _mm256_and_si256(load_256(lines + LINE / 2), low);
-#pragma GCC unroll 4
-        for (uint32_t i = 0; i < size; i++)
-            STEP(sums[i], w0, w1, q + i * 4);
+        UNROLL_4(i, size, STEP(sums[i], w0, w1, q + i * 4);)
         w0 = _mm256_and_si256(_mm256_srli_epi16(load_256(lines), 4), low);
         w1 = _mm256_and_si256(_mm256_srli_epi16(load_256(lines + LINE / 2), 4), low);
-#pragma GCC unroll 4
-        for (uint32_t i = 0; i < size; i++)
-            STEP(sums[i], w0, w1, q + (size + i) * 4);
+        UNROLL_4(i, size, STEP(sums[i], w0, w1, q + (size + i) * 4);)
         lines += LINE;
         q += 8 * size;
     }
@@ -385,19 +370,14 @@ LEAF_INLINE void strip_group_int4(const uint8_t *lines, const struct group_view 
     do { // a group has at least one run
         const uint32_t n_subs = view->n_subs - sub >= 2 ? 2 : 1;
         __m256i sums[TILE_ROWS][2];
-#pragma GCC unroll 4
-        for (uint32_t i = 0; i < size; i++)
-            sums[i][0] = sums[i][1] = first_sums(view, sub, n_subs, i, size, centred);
+        UNROLL_4(i, size,
+                 sums[i][0] = sums[i][1] = first_sums(view, sub, n_subs, i, size, centred);)
         strip_run_int4(lines + (size_t)sub * 4 * LINE, view->q + (size_t)sub * SUM_GROUP * size,
                        4 * n_subs, sums, size);
-#pragma GCC unroll 4
-        for (uint32_t i = 0; i < size; i++) {
-#pragma GCC unroll 2
-            for (uint32_t n = 0; n < 2; n++) {
-                const __m256i wide = _mm256_madd_epi16(sums[i][n], _mm256_set1_epi16(1));
-                dots[i][n] = sub ? _mm256_add_epi32(dots[i][n], wide) : wide;
-            }
-        }
+        UNROLL_4(i, size, { UNROLL_2(n, 2, {
+                     const __m256i wide = _mm256_madd_epi16(sums[i][n], _mm256_set1_epi16(1));
+                     dots[i][n] = sub ? _mm256_add_epi32(dots[i][n], wide) : wide;
+                 }) })
         sub += 2;
     } while (sub < view->n_subs);
 }
@@ -406,23 +386,18 @@ LEAF_INLINE void strip_group_int8(const uint8_t *lines, const struct group_view 
                                   __m256i (*dots)[2], const uint32_t size)
 {
     const int8_t *q = view->q;
-#pragma GCC unroll 4
-    for (uint32_t i = 0; i < size; i++)
-        dots[i][0] = dots[i][1] = _mm256_setzero_si256();
+    UNROLL_4(i, size, dots[i][0] = dots[i][1] = _mm256_setzero_si256();)
     for (uint32_t j = 0; j < 8 * view->n_subs; j++) {
         __m256i w[2], magnitude[2];
-#pragma GCC unroll 2
-        for (uint32_t n = 0; n < 2; n++) {
+        UNROLL_2(n, 2, {
             w[n] = _mm256_xor_si256(load_256(lines + n * (LINE / 2)), _mm256_set1_epi8(-128));
             magnitude[n] = _mm256_abs_epi8(w[n]);
-        }
-#pragma GCC unroll 4
-        for (uint32_t i = 0; i < size; i++) {
+        })
+        UNROLL_4(i, size, {
             const __m256i word = broadcast_word(q + i * 4);
-#pragma GCC unroll 2
-            for (uint32_t n = 0; n < 2; n++)
-                dots[i][n] = _mm256_add_epi32(dots[i][n], dot_int8(w[n], magnitude[n], word));
-        }
+            UNROLL_2(n, 2,
+                     dots[i][n] = _mm256_add_epi32(dots[i][n], dot_int8(w[n], magnitude[n], word));)
+        })
         lines += LINE;
         q += 4 * size;
     }
@@ -446,18 +421,14 @@ LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *a
             strip_group_int8(lines, &view, dots, size);
         else
             strip_group_int4(lines, &view, dots, size, centred);
-#pragma GCC unroll 4
-        for (uint32_t i = 0; i < size; i++) {
-#pragma GCC unroll 2
-            for (uint32_t n = 0; n < 2; n++) {
-                const uint32_t row = half * STRIP + n * EIGHT;
-                float *const to = acc + i * STRIP + n * EIGHT;
-                const __m256i dot =
-                    correct(dots[i][n], &view, block + 64 + row, i, size, format, centred);
-                _mm256_store_ps(to,
-                                fold(_mm256_load_ps(to), dot, block, row, &view, i, size, format));
-            }
-        }
+        UNROLL_4(i, size, { UNROLL_2(n, 2, {
+                     const uint32_t row = half * STRIP + n * EIGHT;
+                     float *const to = acc + i * STRIP + n * EIGHT;
+                     const __m256i dot =
+                         correct(dots[i][n], &view, block + 64 + row, i, size, format, centred);
+                     _mm256_store_ps(
+                         to, fold(_mm256_load_ps(to), dot, block, row, &view, i, size, format));
+                 }) })
         block += header + 2 * half_bytes;
     }
 }
@@ -498,32 +469,24 @@ LEAF_INLINE void float_rows(const uint8_t *panel, const struct panel_job *job, u
 {
     const float *x[TILE_ROWS];
     __m256 acc[TILE_ROWS][QUARTERS];
-#pragma GCC unroll 4
-    for (uint32_t i = 0; i < size; i++) {
+    UNROLL_4(i, size, {
         x[i] = tile_x(job->tile, i);
-#pragma GCC unroll 4
-        for (uint32_t n = 0; n < n_quarters; n++)
-            acc[i][n] = _mm256_setzero_ps();
-    }
+        UNROLL_4(n, n_quarters, acc[i][n] = _mm256_setzero_ps();)
+    })
     for (uint32_t k = 0; k < job->cols; k++) {
         __m256 w[QUARTERS];
-#pragma GCC unroll 4
-        for (uint32_t n = 0; n < n_quarters; n++)
-            w[n] = float_values(panel, (size_t)k * QUANT_PANEL_ROWS + row + n * EIGHT, format);
-#pragma GCC unroll 4
-        for (uint32_t i = 0; i < size; i++) {
+        UNROLL_4(n, n_quarters,
+                 w[n] =
+                     float_values(panel, (size_t)k * QUANT_PANEL_ROWS + row + n * EIGHT, format);)
+        UNROLL_4(i, size, {
             const __m256 v = _mm256_set1_ps(x[i][k]);
-#pragma GCC unroll 4
-            for (uint32_t n = 0; n < n_quarters; n++)
-                acc[i][n] = _mm256_fmadd_ps(w[n], v, acc[i][n]);
-        }
+            UNROLL_4(n, n_quarters, acc[i][n] = _mm256_fmadd_ps(w[n], v, acc[i][n]);)
+        })
     }
-#pragma GCC unroll 4
-    for (uint32_t i = 0; i < size; i++) {
-#pragma GCC unroll 4
-        for (uint32_t n = 0; n < n_quarters; n++)
-            _mm256_store_ps(out + i * QUANT_PANEL_ROWS + row + n * EIGHT, acc[i][n]);
-    }
+    UNROLL_4(i, size, {
+        UNROLL_4(n, n_quarters,
+                 _mm256_store_ps(out + i * QUANT_PANEL_ROWS + row + n * EIGHT, acc[i][n]);)
+    })
 }
 
 /* Rows past the tile's size are computed and then overwritten by the next panel or never read: the
