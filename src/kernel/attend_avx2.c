@@ -87,13 +87,21 @@ LEAF_INLINE void score_blocks(const struct attend_tile *tile, const void *k, uin
         UNROLL_4(b, n, acc[i][b] = _mm256_setzero_ps();)
     })
     for (uint32_t j = 0; j < d; j++) {
-        __m256 v[PAIRS];
-        UNROLL_6(i, n_pairs, v[i] = _mm256_broadcast_ss(q[i] + j);)
-        UNROLL_4(b, n, {
-            const size_t at = ((size_t)(block + b / 2) * d + j) * LANES + b % 2 * WIDTH;
-            const __m256 column = values(k, at, type);
-            UNROLL_6(i, n_pairs, acc[i][b] = _mm256_fmadd_ps(v[i], column, acc[i][b]);)
-        })
+        const size_t at = ((size_t)block * d + j) * LANES;
+        __m256 v[PAIRS], column[4];
+        if (n_pairs <= 3) { // hold these, one column at a time
+            UNROLL_6(i, n_pairs, v[i] = _mm256_broadcast_ss(q[i] + j);)
+            UNROLL_4(b, n, {
+                column[b] = values(k, at + b / 2 * d * LANES + b % 2 * WIDTH, type);
+                UNROLL_6(i, n_pairs, acc[i][b] = _mm256_fmadd_ps(v[i], column[b], acc[i][b]);)
+            })
+        } else { // hold the columns, one of these at a time
+            UNROLL_4(b, n, column[b] = values(k, at + b / 2 * d * LANES + b % 2 * WIDTH, type);)
+            UNROLL_6(i, n_pairs, {
+                v[i] = _mm256_broadcast_ss(q[i] + j);
+                UNROLL_4(b, n, acc[i][b] = _mm256_fmadd_ps(v[i], column[b], acc[i][b]);)
+            })
+        }
     }
     const __m256 scale = _mm256_set1_ps(tile->scale);
     UNROLL_6(i, n_pairs, {
@@ -206,14 +214,26 @@ LEAF_INLINE void mix_vectors(const struct attend_tile *tile, const void *v, uint
                      _mm256_load_ps(tile->part[pair + i] + ATTEND_RECORD_MIX + dim + b * WIDTH);)
     })
     for (uint32_t at = first; at < end; at++) {
-        __m256 weight[PAIRS];
-        UNROLL_6(i, n_pairs, weight[i] = _mm256_broadcast_ss(p[i] + at);)
-        UNROLL_4(b, n_vectors, {
-            const size_t index = (size_t)at * d + dim + b * WIDTH;
-            const __m256 row =
-                b + 1 < n_vectors ? values(v, index, type) : values_until(v, index, left, type);
-            UNROLL_6(i, n_pairs, acc[i][b] = _mm256_fmadd_ps(weight[i], row, acc[i][b]);)
-        })
+        const size_t index = (size_t)at * d + dim;
+        __m256 weight[PAIRS], row[4];
+        if (n_pairs <= 3) { // hold the weights, one register of v at a time
+            UNROLL_6(i, n_pairs, weight[i] = _mm256_broadcast_ss(p[i] + at);)
+            UNROLL_4(b, n_vectors, {
+                row[b] = b + 1 < n_vectors ? values(v, index + b * WIDTH, type)
+                                           : values_until(v, index + b * WIDTH, left, type);
+                UNROLL_6(i, n_pairs, acc[i][b] = _mm256_fmadd_ps(weight[i], row[b], acc[i][b]);)
+            })
+        } else { // hold v, one weight at a time
+            UNROLL_4(b, n_vectors,
+                     row[b] = b + 1 < n_vectors
+                                  ? values(v, index + b * WIDTH, type)
+                                  : values_until(v, index + b * WIDTH, left, type);)
+            UNROLL_6(i, n_pairs, {
+                weight[i] = _mm256_broadcast_ss(p[i] + at);
+                UNROLL_4(b, n_vectors,
+                         acc[i][b] = _mm256_fmadd_ps(weight[i], row[b], acc[i][b]);)
+            })
+        }
     }
     UNROLL_6(i, n_pairs, {
         UNROLL_4(
