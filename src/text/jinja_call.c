@@ -163,92 +163,111 @@ static bool take_named(struct jinja_args *args, struct str name, struct value *o
     return false;
 }
 
-/* Parameters in order, so that a default may use those before it. */
-static bool bind_parameters(struct jinja_eval *eval, const struct jinja_macro *node,
-                            struct jinja_args *args, struct jinja_scope *scope)
+/* A macro being called: its arguments, less those that have found their parameter. */
+struct macro_call {
+    const struct jinja_macro *node;
+    struct jinja_args args;
+    struct jinja_scope *scope; // of the body
+};
+
+/* What parameter `i` gets: the positional argument, the named one, or the default. */
+static bool parameter_value(struct jinja_eval *eval, struct macro_call *call, size_t i,
+                            struct value *out)
 {
-    for (size_t i = 0; i < node->n_parameters; i++) {
+    if (i < call->args.size) {
+        *out = call->args.items[i];
+        return true;
+    }
+    if (take_named(&call->args, call->node->parameter_names[i], out))
+        return true;
+    if (call->node->defaults[i])
+        return jinja_evaluate(eval, call->scope, call->node->defaults[i], out);
+    *out = jinja_undefined("a parameter was not provided");
+    return true;
+}
+
+/* Parameters in order, so that a default may use those before it. */
+static bool bind_parameters(struct jinja_eval *eval, struct macro_call *call)
+{
+    for (size_t i = 0; i < call->node->n_parameters; i++) {
         struct value value;
-        if (i < args->size)
-            value = args->items[i];
-        else if (take_named(args, node->parameter_names[i], &value))
-            ;
-        else if (!node->defaults[i])
-            value = jinja_undefined("a parameter was not provided");
-        else if (!jinja_evaluate(eval, scope, node->defaults[i], &value))
-            return false;
-        if (!jinja_scope_set(eval, scope, node->parameters[i], value))
+        if (!parameter_value(eval, call, i, &value) ||
+            !jinja_scope_set(eval, call->scope, call->node->parameters[i], value))
             return false;
     }
     return true;
 }
 
-static bool bind_rest(struct jinja_eval *eval, const struct jinja_macro *node,
-                      const struct jinja_args *args, struct jinja_scope *scope)
-{
-    struct value rest;
-    if (node->uses_kwargs) {
-        if (!value_dict_new(&eval->arena, &rest))
-            return jinja_no_memory(eval);
-        for (size_t i = 0; i < args->n_named; i++) {
-            struct value key;
-            if (!jinja_arg_key(eval, &args->named[i], &key))
-                return false;
-            if (!value_dict_set(&eval->arena, &rest, key, args->named[i].value))
-                return jinja_no_memory(eval);
-        }
-        if (!jinja_scope_set(eval, scope, eval->template->id_kwargs, rest))
-            return false;
-    } else if (args->n_named > 0) {
-        return jinja_raise(eval, "macro '%.*s' takes no keyword argument '%.*s'",
-                           STR_ARG(node->name), STR_ARG(args->named[0].name));
-    }
-    if (!node->uses_varargs)
-        return args->size <= node->n_parameters ||
-               jinja_raise(eval, "macro '%.*s' takes not more than %zu argument(s)",
-                           STR_ARG(node->name), node->n_parameters);
-    if (!value_list_new(&eval->arena, VALUE_TUPLE, &rest))
-        return jinja_no_memory(eval);
-    for (size_t i = node->n_parameters; i < args->size; i++)
-        if (!value_list_add(&eval->arena, &rest, args->items[i]))
-            return jinja_no_memory(eval);
-    return jinja_scope_set(eval, scope, eval->template->id_varargs, rest);
-}
-
-static bool bind_caller(struct jinja_eval *eval, const struct jinja_macro *node,
-                        struct jinja_args *args, struct jinja_scope *scope)
+static bool bind_caller(struct jinja_eval *eval, struct macro_call *call)
 {
     struct value caller;
-    if (!node->uses_caller)
+    if (!call->node->uses_caller)
         return true;
-    for (size_t i = 0; i < node->n_parameters; i++)
-        if (node->parameters[i] == eval->template->id_caller)
+    for (size_t i = 0; i < call->node->n_parameters; i++)
+        if (call->node->parameters[i] == eval->template->id_caller)
             return true;
-    if (!take_named(args, STR("caller"), &caller))
+    if (!take_named(&call->args, STR("caller"), &caller))
         caller = jinja_undefined("No caller defined");
-    return jinja_scope_set(eval, scope, eval->template->id_caller, caller);
+    return jinja_scope_set(eval, call->scope, eval->template->id_caller, caller);
+}
+
+/* `kwargs`, for a macro that uses the name; for any other one there may be none left. */
+static bool bind_kwargs(struct jinja_eval *eval, const struct macro_call *call)
+{
+    const struct jinja_args *args = &call->args;
+    struct value rest, key;
+    if (!call->node->uses_kwargs)
+        return args->n_named == 0 ||
+               jinja_raise(eval, "macro '%.*s' takes no keyword argument '%.*s'",
+                           STR_ARG(call->node->name), STR_ARG(args->named[0].name));
+    if (!value_dict_new(&eval->arena, &rest))
+        return jinja_no_memory(eval);
+    for (size_t i = 0; i < args->n_named; i++) {
+        if (!jinja_arg_key(eval, &args->named[i], &key))
+            return false;
+        if (!value_dict_set(&eval->arena, &rest, key, args->named[i].value))
+            return jinja_no_memory(eval);
+    }
+    return jinja_scope_set(eval, call->scope, eval->template->id_kwargs, rest);
+}
+
+/* The same for `varargs`. */
+static bool bind_varargs(struct jinja_eval *eval, const struct macro_call *call)
+{
+    struct value rest;
+    size_t n = call->node->n_parameters;
+    if (!call->node->uses_varargs)
+        return call->args.size <= n ||
+               jinja_raise(eval, "macro '%.*s' takes not more than %zu argument(s)",
+                           STR_ARG(call->node->name), n);
+    if (!value_list_new(&eval->arena, VALUE_TUPLE, &rest))
+        return jinja_no_memory(eval);
+    for (size_t i = n; i < call->args.size; i++)
+        if (!value_list_add(&eval->arena, &rest, call->args.items[i]))
+            return jinja_no_memory(eval);
+    return jinja_scope_set(eval, call->scope, eval->template->id_varargs, rest);
 }
 
 bool jinja_call_macro(struct jinja_eval *eval, const struct value_macro *macro,
                       const struct jinja_args *given, struct value *out)
 {
-    const struct jinja_macro *node = macro->node;
-    struct jinja_args args = *given;
+    struct macro_call call = { .node = macro->node, .args = *given };
     if (eval->macro_depth >= eval->limits->macro_depth_cap)
         return jinja_raise(eval, "limit of macro recursion: more than %u",
                            eval->limits->macro_depth_cap);
-    struct jinja_scope *scope = jinja_scope_new(eval, macro->scope);
-    if (!scope)
+    call.scope = jinja_scope_new(eval, macro->scope);
+    if (!call.scope)
         return false;
-    if (args.n_named > 0) { // names are taken out of a copy
-        args.named = arena_array(&eval->arena, args.n_named, sizeof *args.named);
-        if (!args.named)
+    if (given->n_named > 0) { // names are taken out of a copy
+        call.args.named = arena_array(&eval->arena, given->n_named, sizeof *call.args.named);
+        if (!call.args.named)
             return jinja_no_memory(eval);
-        memcpy(args.named, given->named, args.n_named * sizeof *args.named);
+        memcpy(call.args.named, given->named, given->n_named * sizeof *call.args.named);
     }
     eval->macro_depth++;
-    bool ok = bind_parameters(eval, node, &args, scope) && bind_caller(eval, node, &args, scope) &&
-              bind_rest(eval, node, &args, scope) && jinja_capture(eval, scope, &node->body, out);
+    bool ok = bind_parameters(eval, &call) && bind_caller(eval, &call) &&
+              bind_kwargs(eval, &call) && bind_varargs(eval, &call) &&
+              jinja_capture(eval, call.scope, &macro->node->body, out);
     eval->macro_depth--;
     return ok;
 }

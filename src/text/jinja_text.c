@@ -9,17 +9,25 @@
 
 /* ---- case ---- */
 
+/* A code point in its text. */
+struct place {
+    struct str text;
+    size_t at, behind; // its offset, and the next one's
+    uint32_t point;
+    bool after_cased; // the one before has a case
+};
+
 /* A capital sigma at the end of a word has a small form of its own. */
-static bool sigma_is_final(struct str text, size_t at, size_t behind)
+static bool sigma_is_final(const struct place *place)
 {
     bool before = false, after = false;
-    for (size_t i = 0; i < at;) { // the last cased character in front
-        uint32_t point = jinja_next_point(text, &i);
+    for (size_t i = 0; i < place->at;) { // the last cased character in front
+        uint32_t point = jinja_next_point(place->text, &i);
         if (!unicode_is_case_ignorable(point))
             before = unicode_is_cased(point);
     }
-    for (size_t i = behind; i < text.size;) {
-        uint32_t point = jinja_next_point(text, &i);
+    for (size_t i = place->behind; i < place->text.size;) {
+        uint32_t point = jinja_next_point(place->text, &i);
         if (unicode_is_case_ignorable(point))
             continue;
         after = unicode_is_cased(point);
@@ -28,38 +36,40 @@ static bool sigma_is_final(struct str text, size_t at, size_t behind)
     return before && !after;
 }
 
-static size_t lower_in_text(struct str text, size_t at, size_t behind, uint32_t point,
-                            uint32_t out[UNICODE_CASE_POINTS_CAP])
+static size_t lower(const struct place *place, uint32_t out[UNICODE_CASE_POINTS_CAP])
 {
-    if (point == 0x3a3) {
-        out[0] = sigma_is_final(text, at, behind) ? 0x3c2 : 0x3c3;
-        return 1;
-    }
-    return unicode_lower(point, out);
+    if (place->point != 0x3a3)
+        return unicode_lower(place->point, out);
+    out[0] = sigma_is_final(place) ? 0x3c2 : 0x3c3;
+    return 1;
 }
 
-static size_t change_point(enum jinja_case how, struct str text, size_t at, size_t behind,
-                           bool after_cased, uint32_t point, uint32_t out[UNICODE_CASE_POINTS_CAP])
+static size_t swap_case(const struct place *place, uint32_t out[UNICODE_CASE_POINTS_CAP])
+{
+    if (unicode_is_upper(place->point))
+        return lower(place, out);
+    if (unicode_is_lower(place->point))
+        return unicode_upper(place->point, out);
+    out[0] = place->point;
+    return 1;
+}
+
+static size_t change_point(enum jinja_case how, const struct place *place,
+                           uint32_t out[UNICODE_CASE_POINTS_CAP])
 {
     switch (how) {
     case CASE_UPPER:
-        return unicode_upper(point, out);
+        return unicode_upper(place->point, out);
     case CASE_LOWER:
-        return lower_in_text(text, at, behind, point, out);
+        return lower(place, out);
     case CASE_FOLD:
-        return unicode_fold(point, out);
+        return unicode_fold(place->point, out);
     case CASE_SWAP:
-        if (unicode_is_upper(point))
-            return lower_in_text(text, at, behind, point, out);
-        if (unicode_is_lower(point))
-            return unicode_upper(point, out);
-        out[0] = point;
-        return 1;
+        return swap_case(place, out);
     case CASE_CAPITALIZE:
-        return at == 0 ? unicode_title(point, out) : lower_in_text(text, at, behind, point, out);
+        return place->at == 0 ? unicode_title(place->point, out) : lower(place, out);
     default:
-        return after_cased ? lower_in_text(text, at, behind, point, out)
-                           : unicode_title(point, out);
+        return place->after_cased ? lower(place, out) : unicode_title(place->point, out);
     }
 }
 
@@ -67,24 +77,22 @@ static size_t change_point(enum jinja_case how, struct str text, size_t at, size
 bool jinja_change_case(struct jinja_eval *eval, struct value string, enum jinja_case how,
                        struct value *out)
 {
-    struct str text = traced_str(string.string);
+    struct place place = { .text = traced_str(string.string) };
     struct traced_builder builder;
-    bool after_cased = false;
-    if (!jinja_work(eval, text.size * 2))
+    if (!jinja_work(eval, place.text.size * 2))
         return false;
     jinja_text_begin(eval, &builder);
-    for (size_t at = 0, run_end = 0; at < text.size;) {
+    for (size_t run_end = 0; place.at < place.text.size; place.at = place.behind) {
         uint32_t points[UNICODE_CASE_POINTS_CAP];
-        size_t behind = at;
-        bool from_template = traced_origin(string.string, at, &run_end);
-        uint32_t point = jinja_next_point(text, &behind);
-        if (point == 0x3a3 && !jinja_work(eval, text.size))
+        bool from_template = traced_origin(string.string, place.at, &run_end);
+        place.behind = place.at;
+        place.point = jinja_next_point(place.text, &place.behind);
+        if (place.point == 0x3a3 && !jinja_work(eval, place.text.size))
             return false;
-        size_t n = change_point(how, text, at, behind, after_cased, point, points);
+        size_t n = change_point(how, &place, points);
         for (size_t i = 0; i < n; i++)
             traced_add_point(&builder, points[i], from_template);
-        after_cased = unicode_is_cased(point);
-        at = behind;
+        place.after_cased = unicode_is_cased(place.point);
     }
     if (!jinja_text_end(eval, &builder, out))
         return false;
