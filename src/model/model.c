@@ -15,6 +15,7 @@
 #include "base/arena.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "base/team.h"
 #include "model/block.h"
@@ -70,6 +71,9 @@ static bool choose_range(struct model *model, const struct model_options *option
     }
     if (ctx_size > 1u << 28)
         return err_set(err, ERR_ARGUMENT, "a context of %u positions", ctx_size);
+    if (ctx_size > config->max_positions && !model_config_rope_depends_on_context(config))
+        log_warn("a context of %u positions: the model was made for %u", ctx_size,
+                 config->max_positions);
     model->info = (struct model_info){
         .family = config->family->name,
         .n_layers = config->n_layers,
