@@ -8,7 +8,7 @@ import time
 from chain import chain
 
 ERROR_SECONDS = 5
-LONG = "abcdefghij" * 2500  # said back token by token: streams that last
+LONG = "abcdefghij" * 390  # said back token by token: streams that last
 SHORT = "are you there?"
 
 
@@ -59,7 +59,7 @@ def kill_head(c):
 
 
 def main(program):
-    with chain(program, 3, extra=["--ctx-size", "65536", "--kv-memory", "1G"]) as c:
+    with chain(program, 3) as c:
         c.start_all()
         check_serves(c)
         for rank in (1, 2):
