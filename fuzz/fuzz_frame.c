@@ -1,6 +1,5 @@
 /* A link's reading end: any bytes give an error or a frame whose payload can be read to its end. */
 #include <stdint.h>
-#include <stdlib.h>
 
 #include "base/hash.h"
 #include "pipeline/bytes.h"
@@ -31,15 +30,14 @@ static void read_result(const struct frame *frame)
     struct sampled_token token;
     struct err err;
     uint32_t row;
-    float sum = 0;
+    volatile float seen = 0; // every value is looked at
     if (!payload_read_result(frame, &result, &err))
         return;
     while (result.tokens.size && payload_next_token(&result.tokens, &row, &token, &err))
         continue;
     for (size_t i = 0; i < (size_t)result.n_logits * frame->header.cols; i++)
-        sum += result.logits[i];
-    if (sum > 1e30f) // the values are looked at
-        abort();
+        seen = result.logits[i];
+    (void)seen;
 }
 
 static void read_payload(const struct frame *frame)
