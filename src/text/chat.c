@@ -153,6 +153,9 @@ bool chat_render(const struct chat *chat, const struct chat_request *request,
 {
     struct rendering rendering = { 0 };
     struct err second;
+    if (json_size(request->tools) > 0 && !chat->traits.tools)
+        return err_set(err, ERR_UNSUPPORTED,
+                       "tools: the model's chat template does not tell the model about tools");
     bool ok = render(chat, request, &chat->shape, &rendering, err);
     if (!ok && err->code == ERR_ARGUMENT && chat_messages_have_calls(request->messages)) {
         /* This call's arguments may be of the other kind; if not, the first error is the cause. */

@@ -72,7 +72,8 @@ struct chat_prompt {
 };
 
 /* ERR_ARGUMENT when a message is malformed (the sentence names it: "messages[2].content: ...") or
- * when the template raises (its own message), ERR_UNSUPPORTED for parts that are not text. */
+ * when the template raises (its own message), ERR_UNSUPPORTED for parts that are not text and for
+ * tools that the template would drop without a word. */
 bool chat_render(const struct chat *chat, const struct chat_request *request,
                  struct chat_prompt *out, struct err *err);
 void chat_prompt_release(struct chat_prompt *prompt); // zeroed values are fine

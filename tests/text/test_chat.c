@@ -186,7 +186,8 @@ static void test_malformed_messages_are_named(void **state)
                  "[{\"role\":\"user\",\"content\":[{\"type\":\"image_url\",\"image_url\":{}}]}]",
                  NULL, NULL, ERR_UNSUPPORTED,
                  "messages[0].content[0]: parts of type 'image_url' are not supported, only text");
-    assert_fails(chat, HI, "[5]", NULL, ERR_ARGUMENT, "tools[0] must be an object");
+    assert_fails(chat, HI, "[{}]", NULL, ERR_UNSUPPORTED,
+                 "tools: the model's chat template does not tell the model about tools");
     assert_fails(chat,
                  "[{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"\"}}]}]",
                  NULL, NULL, ERR_ARGUMENT, "messages[0].tool_calls: each call needs function.name");
@@ -290,6 +291,7 @@ static void test_tools_keep_their_order(void **state)
                  "[{\"[type]\": \"[function]\", \"[a]\": "
                  "{\"[z]\": 1, \"[b]\": [], \"[y]\": 1.0}}]");
     assert_shows(chat, HI, "[]", NULL, "[hi]");
+    assert_fails(chat, HI, "[5]", NULL, ERR_ARGUMENT, "tools[0] must be an object");
     chat_close(chat);
 }
 
