@@ -5,7 +5,6 @@
  * else an equal split, else what --layer-start and --layer-end say. Whether they fit together is
  * found out when the ranks greet each other. */
 #include "base/log.h"
-#include "base/memory.h"
 #include "cli/command.h"
 #include "cli/model_path.h"
 #include "cli/serve.h"
@@ -138,13 +137,13 @@ static bool choose_layers(struct engine_options *options, struct err *err)
     if (!(weights_is_shard(options->model) ? read_shard(options->model, &n_layers, &stage, err)
                                            : ask_engine(options, &n_layers, err)))
         return false;
+    if (n_layers < chosen.total)
+        return err_set(err, ERR_ARGUMENT, "%u layers do not make %u stages", n_layers,
+                       chosen.total);
     if (stage.layer_end == 0) {
         stage.layer_first = (uint32_t)((uint64_t)n_layers * chosen.rank / chosen.total);
         stage.layer_end = (uint32_t)((uint64_t)n_layers * (chosen.rank + 1) / chosen.total);
     }
-    if (stage.layer_first == stage.layer_end)
-        return err_set(err, ERR_ARGUMENT, "%u layers do not make %u stages", n_layers,
-                       chosen.total);
     options->layer_first = stage.layer_first;
     options->layer_end = stage.layer_end;
     return true;
@@ -200,13 +199,10 @@ static enum engine_kv_type kv_type_named(const char *name)
     return strcmp(name, "f16") == 0 ? ENGINE_KV_F16 : ENGINE_KV_F32;
 }
 
-/* `shard` is the model as a shard directory. */
-static bool run_rank(const char *shard, const char *record_dir, struct err *err)
+static struct pipeline_options pipeline_options_of(void)
 {
-    struct pipeline_options options = {
-        .engine = { .model = shard,
-                    .record_dir = record_dir,
-                    .engine = chosen.engine,
+    return (struct pipeline_options){
+        .engine = { .engine = chosen.engine,
                     .device = chosen.device,
                     .ctx_size = chosen.ctx_size,
                     .kv_memory_bytes = chosen.kv_memory,
@@ -225,12 +221,39 @@ static bool run_rank(const char *shard, const char *record_dir, struct err *err)
         .frame_ms = chosen.frame_s * 1000ull,
         .spin_us = chosen.spin_us,
     };
-    if (!choose_layers(&options.engine, err))
+}
+
+/* The engine's model and layers are there. */
+static bool run_rank(struct pipeline_options *options, struct err *err)
+{
+    if (!choose_layers(&options->engine, err))
         return false;
     if (chosen.insecure)
         log_warn("--insecure: links and clients from other machines are neither encrypted nor "
                  "asked who they are");
-    return chosen.rank == 0 ? run_head(&options, chosen.model, err) : run_worker(&options, err);
+    return chosen.rank == 0 ? run_head(options, chosen.model, err) : run_worker(options, err);
+}
+
+/* MODEL as the engine takes it: a shard directory, but for the mock, which needs no file. */
+static bool prepare_and_run(struct pipeline_options *options, struct err *err)
+{
+    const struct engine_ops *engine;
+    if (!engine_find(&options->engine, &engine, err))
+        return false;
+    if (engine == &engine_mock) {
+        options->engine.model = chosen.model;
+        return run_rank(options, err);
+    }
+    char *shard = model_path_shard(chosen.model, NULL, err);
+    if (!shard)
+        return false;
+    char *record = model_path_record(err); // NULL: checked at each open
+    options->engine.model = shard;
+    options->engine.record_dir = record;
+    bool done = run_rank(options, err);
+    free(record);
+    free(shard);
+    return done;
 }
 
 static bool check_chosen(struct err *err)
@@ -249,14 +272,8 @@ static int worker(const struct command *command, int argc, char **argv)
     size_t n_words;
     if (!command_parse(command, argc, argv, NULL, 0, 0, &n_words))
         return 2;
-    if (!check_chosen(&err))
-        return command_failed(command, &err);
-    char *shard = strcmp(chosen.engine, "mock") == 0 ? xstrdup(chosen.model)
-                                                     : model_path_shard(chosen.model, NULL, &err);
-    char *record = shard ? model_path_record(&err) : NULL; // NULL: checked at each open
-    bool done = shard && run_rank(shard, record, &err);
-    free(record);
-    free(shard);
+    struct pipeline_options options = pipeline_options_of();
+    bool done = check_chosen(&err) && prepare_and_run(&options, &err);
     return done ? 0 : command_failed(command, &err);
 }
 
