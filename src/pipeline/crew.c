@@ -1,3 +1,5 @@
+/* Workers and head are started as separate processes would be, in any order, and find each other by
+ * names that hold the crew's own address, so that several crews live side by side. */
 #include "pipeline/crew.h"
 
 #include <stdatomic.h>

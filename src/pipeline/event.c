@@ -1,3 +1,4 @@
+/* Small helpers, so that who owns what an event holds is decided in one place. */
 #include "pipeline/event.h"
 
 #define PUSH_SLICE_MS 100 // how often who waits for room looks whether it is to end

@@ -1,3 +1,5 @@
+/* The order matters: who waits asks first whether the end has come, under the same lock that the
+ * end is declared with, so an end is never missed between the two. */
 #include "pipeline/link_guard.h"
 
 void link_guard_init(struct link_guard *guard)

@@ -28,21 +28,21 @@ enum pipeline_state {
     PIPELINE_READY,
 };
 
+/* Of one rank; pipeline_open takes those of rank 0, worker_run (worker.h) those of the others. */
 struct pipeline_options {
-    struct engine_options engine; // of stage 0
+    struct engine_options engine; // with this rank's layers
     uint32_t rank;                // 0 for the head
     uint32_t total;               // stages; 1: all in this process
-    const char *listen; // "host:port" or "unix:/path": where the neighbour before (or, on the head,
-                        // the last stage) dials in
-    const char *next;   // address of the next stage; NULL on the last
-    const char
-        *head; // overrides the head's address for the direct link; NULL: learnt in the handshake
+    /* Addresses: "host:port", "[v6]:port", "unix:/path" or, within a process, "local:name". */
+    const char *listen;     // where the rank before (for the head: the last one) dials in
+    const char *next;       // where the next rank listens; NULL on the last
+    const char *head;       // where the last rank dials the head; NULL: found out on the way
     bool insecure;          // a bind beyond loopback without TLS is allowed
     uint32_t batches_cap;   // in flight; 0: one a stage plus one
-    uint64_t owed_reply_ms; // 0: a bound that scales with rows and stages
+    uint64_t owed_reply_ms; // for one row through one stage, larger batches longer; 0: 120 s
     uint64_t ping_ms;       // 0: 10 s; three unanswered: the neighbour is lost
-    uint64_t frame_ms; // 0: 10 s in which a frame that has begun, or a handshake, must progress
-    uint32_t spin_us;  // a reader polls so long before it sleeps; 0: sleeps at once
+    uint64_t frame_ms;      // 0: 10 s in which a frame that has begun, or a greeting, must progress
+    uint32_t spin_us;       // a reader polls so long before it sleeps; 0: sleeps at once
 };
 
 /* The answer to one batch. Owned by the pipeline, valid until the next poll. */
