@@ -225,13 +225,11 @@ LEAF_INLINE void mix_vectors(const struct attend_tile *tile, const void *v, uint
             })
         } else { // hold v, one weight at a time
             UNROLL_4(b, n_vectors,
-                     row[b] = b + 1 < n_vectors
-                                  ? values(v, index + b * WIDTH, type)
-                                  : values_until(v, index + b * WIDTH, left, type);)
+                     row[b] = b + 1 < n_vectors ? values(v, index + b * WIDTH, type)
+                                                : values_until(v, index + b * WIDTH, left, type);)
             UNROLL_6(i, n_pairs, {
                 weight[i] = _mm256_broadcast_ss(p[i] + at);
-                UNROLL_4(b, n_vectors,
-                         acc[i][b] = _mm256_fmadd_ps(weight[i], row[b], acc[i][b]);)
+                UNROLL_4(b, n_vectors, acc[i][b] = _mm256_fmadd_ps(weight[i], row[b], acc[i][b]);)
             })
         }
     }

@@ -28,8 +28,9 @@
     UNROLL_6(i, n, __VA_ARGS__)                                                                    \
     UNROLL_STEP(i, 6, n, __VA_ARGS__)                                                              \
     UNROLL_STEP(i, 7, n, __VA_ARGS__)                                                              \
-    UNROLL_STEP(i, 8, n, __VA_ARGS__) UNROLL_STEP(i, 9, n, __VA_ARGS__)                            \
-        UNROLL_STEP(i, 10, n, __VA_ARGS__) UNROLL_STEP(i, 11, n, __VA_ARGS__)
+    UNROLL_STEP(i, 8, n, __VA_ARGS__)                                                              \
+    UNROLL_STEP(i, 9, n, __VA_ARGS__) UNROLL_STEP(i, 10, n, __VA_ARGS__)                           \
+        UNROLL_STEP(i, 11, n, __VA_ARGS__)
 #define UNROLL_STEP(i, at, n, ...)                                                                 \
     {                                                                                              \
         enum { i = at };                                                                           \

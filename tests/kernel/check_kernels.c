@@ -91,6 +91,7 @@ float *guarded_floats(struct guarded *g, size_t n, struct draw *draw)
 
 static struct {
     size_t n_checks, n_failures;
+    bool is_quiet;              // failures are wanted
     struct hash_stream *pinned; // NULL: the family's results are not hashed now
 } judge;
 
@@ -101,7 +102,7 @@ void expect(bool ok, const char *format, ...)
         return;
     va_list arguments;
     va_start(arguments, format);
-    if (judge.n_failures++ < 20) {
+    if (judge.n_failures++ < 20 && !judge.is_quiet) {
         printf("FAILED: ");
         vprintf(format, arguments);
         printf("\n");
@@ -289,7 +290,7 @@ void check_fmath(void)
     }
 }
 
-/* ---- the program ---- */
+/* ---- families ---- */
 
 typedef void family_check(const struct kernel *scalar, const struct kernel *kernel);
 
@@ -304,6 +305,62 @@ static const struct family {
     { "matmul", check_matmul, 0xa787a74a7ba67c09 },
     { "attend", check_attend, 0x370d287400690ea7 },
 };
+
+/* ---- the judge ---- */
+
+/* Wrong in the last bit of one value. */
+static void spoil(float *value)
+{
+    uint32_t bits;
+    memcpy(&bits, value, sizeof(bits));
+    bits ^= 1;
+    memcpy(value, &bits, sizeof(bits));
+}
+
+static void wrong_add(float *x, const float *y, size_t n)
+{
+    kernels[0]->vec->add(x, y, n);
+    spoil(x + n - 1);
+}
+
+static void wrong_product(const struct matmul *mm, uint32_t first, uint32_t end)
+{
+    kernels[0]->matmul->run(mm, first, end);
+    if (first == 0)
+        spoil(mm->parts[0].out);
+}
+
+static void wrong_attention(const struct attend *a, void *scratch)
+{
+    kernels[0]->attend->run(a, scratch);
+    spoil(a->out);
+}
+
+/* A rung with one wrong bit in each family must fail. */
+static void check_judge(void)
+{
+    struct vec_ops vec = *kernels[0]->vec;
+    struct matmul_ops matmul = *kernels[0]->matmul;
+    struct attend_ops attend = *kernels[0]->attend;
+    vec.add = wrong_add;
+    matmul.run = wrong_product;
+    attend.run = wrong_attention;
+    const struct kernel wrong = {
+        .name = "wrong", .vec = &vec, .matmul = &matmul, .attend = &attend
+    };
+    bool is_found = true;
+    judge.is_quiet = true;
+    for (size_t i = 0; i < sizeof(families) / sizeof(*families); i++) {
+        const size_t before = judge.n_failures;
+        families[i].check(kernels[0], &wrong);
+        is_found = is_found && judge.n_failures > before;
+        judge.n_failures = before;
+    }
+    judge.is_quiet = false;
+    expect(is_found, "a wrong bit goes unseen");
+}
+
+/* ---- the program ---- */
 
 static const uint64_t fmath_pinned = 0x2103197bb27ac9e2;
 
@@ -344,6 +401,7 @@ int main(int argc, char **argv)
     judge.pinned = hash_stream_new();
     check_fmath();
     judge_hash("fmath", fmath_pinned);
+    check_judge();
     check_definition();
     check_attend_definition();
     printf("%zu checks, %zu failed\n", judge.n_checks, judge.n_failures);
