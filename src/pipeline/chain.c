@@ -1,5 +1,6 @@
-/* Epoch numbers start from the wall clock, so that a head that is started again does not use those
- * of its predecessor; within a head they rise by themselves whatever the clock does. */
+/* Epoch numbers are milliseconds of the clock, so that a head that is started again at once does
+ * not use a number of its predecessor, whose frames may still lie in a stage's queue; within a head
+ * they rise by themselves whatever the clock does. */
 #include "pipeline/chain.h"
 
 #include <stdio.h>
@@ -86,17 +87,24 @@ static bool dial_first(struct chain *chain, struct err *err)
     return chain->dialler != NULL;
 }
 
+/* Never 0, which means none. Wraps after 49 days; two heads a wrap apart do not meet. */
+static uint32_t next_epoch(uint32_t last)
+{
+    uint32_t now = (uint32_t)((uint64_t)clock_unix_seconds() * 1000 + clock_ms() % 1000);
+    uint32_t next = now > last ? now : last + 1;
+    return next ? next : 1;
+}
+
 uint64_t chain_turn(struct chain *chain)
 {
     uint64_t now = clock_ms();
-    uint32_t clock = (uint32_t)clock_unix_seconds();
     struct err err;
     if (!chain->is_over)
         return UINT64_MAX;
     if (now < chain->begin_at_ms)
         return chain->begin_at_ms - now;
     chain->is_over = chain->has_answered = false;
-    chain->epoch = clock > chain->epoch ? clock : chain->epoch + 1;
+    chain->epoch = next_epoch(chain->epoch);
     chain->info = *chain->parts.info;
     if (!dial_first(chain, &err))
         chain_give_up(chain, &err);

@@ -70,6 +70,7 @@ static void end_session(struct worker *worker, bool tell_before, bool tell_after
     dialler_stop(worker->dialler);
     channel_close(worker->before, tell_before);
     channel_close(worker->after, tell_after);
+    event_drain(stage_inbox(worker->stage), worker->pool);
     event_drain(worker->back, worker->pool);
     event_drain(worker->onward, worker->pool);
     worker->dialler = NULL;
