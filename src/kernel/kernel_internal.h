@@ -17,20 +17,16 @@
 /* The statements after n once for each i < n, i being a constant in them: an array of registers
  * must have constant indices before any pass of a compiler, or it stays in memory. n is a constant,
  * too. */
+/* clang-format off */
 #define UNROLL_2(i, n, ...) UNROLL_STEP(i, 0, n, __VA_ARGS__) UNROLL_STEP(i, 1, n, __VA_ARGS__)
-#define UNROLL_4(i, n, ...)                                                                        \
-    UNROLL_2(i, n, __VA_ARGS__)                                                                    \
-    UNROLL_STEP(i, 2, n, __VA_ARGS__) UNROLL_STEP(i, 3, n, __VA_ARGS__)
-#define UNROLL_6(i, n, ...)                                                                        \
-    UNROLL_4(i, n, __VA_ARGS__)                                                                    \
-    UNROLL_STEP(i, 4, n, __VA_ARGS__) UNROLL_STEP(i, 5, n, __VA_ARGS__)
-#define UNROLL_12(i, n, ...)                                                                       \
-    UNROLL_6(i, n, __VA_ARGS__)                                                                    \
-    UNROLL_STEP(i, 6, n, __VA_ARGS__)                                                              \
-    UNROLL_STEP(i, 7, n, __VA_ARGS__)                                                              \
-    UNROLL_STEP(i, 8, n, __VA_ARGS__)                                                              \
-    UNROLL_STEP(i, 9, n, __VA_ARGS__) UNROLL_STEP(i, 10, n, __VA_ARGS__)                           \
-        UNROLL_STEP(i, 11, n, __VA_ARGS__)
+#define UNROLL_AT(i, a, b, n, ...)                                                                 \
+    UNROLL_STEP(i, a, n, __VA_ARGS__) UNROLL_STEP(i, b, n, __VA_ARGS__)
+#define UNROLL_4(i, n, ...) UNROLL_2(i, n, __VA_ARGS__) UNROLL_AT(i, 2, 3, n, __VA_ARGS__)
+#define UNROLL_6(i, n, ...) UNROLL_4(i, n, __VA_ARGS__) UNROLL_AT(i, 4, 5, n, __VA_ARGS__)
+#define UNROLL_8(i, n, ...) UNROLL_6(i, n, __VA_ARGS__) UNROLL_AT(i, 6, 7, n, __VA_ARGS__)
+#define UNROLL_10(i, n, ...) UNROLL_8(i, n, __VA_ARGS__) UNROLL_AT(i, 8, 9, n, __VA_ARGS__)
+#define UNROLL_12(i, n, ...) UNROLL_10(i, n, __VA_ARGS__) UNROLL_AT(i, 10, 11, n, __VA_ARGS__)
+/* clang-format on */
 #define UNROLL_STEP(i, at, n, ...)                                                                 \
     {                                                                                              \
         enum { i = at };                                                                           \
