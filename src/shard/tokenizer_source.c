@@ -171,6 +171,21 @@ static struct tokenizer *load_json(const char *path, const char *directory, stru
     return tokenizer;
 }
 
+/* A directory without a tokenizer that can be read. One that has another kind is not like one that
+ * has none: a model must not be served without its tokenizer because nobody looked. */
+static void refuse_directory(const char *path, struct err *err)
+{
+    static const char *const others[] = { "tokenizer.model", "tekken.json", "tiktoken.model",
+                                          "vocab.json" };
+    err_set(err, ERR_NOT_FOUND, "%s: no tokenizer.bin and no tokenizer.json", path);
+    for (size_t i = 0; i < sizeof others / sizeof others[0]; i++) {
+        char *other = path_join(path, others[i]);
+        if (file_exists(other))
+            err_set(err, ERR_UNSUPPORTED, "%s is not read; a tokenizer.json is needed", other);
+        free(other);
+    }
+}
+
 static struct tokenizer *load_directory(const char *path, struct err *err)
 {
     struct tokenizer *tokenizer = NULL;
@@ -181,7 +196,7 @@ static struct tokenizer *load_directory(const char *path, struct err *err)
     else if (file_exists(json))
         tokenizer = load_json(json, path, err);
     else
-        err_set(err, ERR_NOT_FOUND, "%s: no tokenizer.bin and no tokenizer.json", path);
+        refuse_directory(path, err);
     free(bin);
     free(json);
     return tokenizer;

@@ -1,8 +1,9 @@
 /* GGUF says which tokens there are and, by a name, how text is split; this file knows the names.
  *
- * Only names whose splitting is done exactly are in the table: llama.cpp falls back to GPT-2's for
- * others, which gives wrong ids that nobody sees. What GGUF cannot say is taken from the models
- * that use a name: NFC for Qwen's, whole pieces first for Llama 3's.
+ * Only names are in the table whose splitting is known exactly and, but for three, was compared
+ * with ids made by the model's own tokenizer (tests/peers/tokenizer.py): a guess gives wrong ids
+ * that nobody sees. What GGUF cannot say is taken from the models that use a name: NFC for Qwen's,
+ * whole pieces first for Llama 3's.
  *
  * Of a SentencePiece vocabulary ("llama") the merges are made here: every way to cut a token in two
  * tokens is one, with the place of the token's score among all scores as its rank, so that equal
@@ -31,23 +32,20 @@ struct scheme {
 };
 
 static const struct scheme schemes[] = {
-    { .names = "llama-bpe llama3 llama-v3 falcon3 falcon-h1",
+    { .names = "llama-bpe llama3 llama-v3",
       .scan = "llama3",
       .ignore_merges = true,
       .add_bos = true },
-    { .names = "chatglm-bpe", .scan = "llama3" },
-    { .names = "glm4", .scan = "llama3", .ignore_merges = true },
-    { .names = "qwen2 deepseek-r1-qwen megrez", .scan = "qwen2", .nfc = true },
-    { .names = "stablelm2", .scan = "qwen2" },
+    { .names = "qwen2 deepseek-r1-qwen", .scan = "qwen2", .nfc = true },
     { .names = "tekken", .scan = "tekken", .ignore_merges = true, .add_bos = true },
-    { .names = "gpt-4o llama4", .scan = "o200k" },
-    { .names = "gpt-2 phi-2 mpt olmo jais exaone4", .scan = "gpt2" },
-    { .names = "smollm starcoder refact codeshell", .scan = "gpt2", .patterns = { "\\p{N}" } },
+    { .names = "gpt-2 phi-2", .scan = "gpt2" },
+    { .names = "mpt", .scan = "gpt2", .nfc = true },
+    { .names = "smollm starcoder refact", .scan = "gpt2", .patterns = { "\\p{N}" } },
     { .names = "command-r", .scan = "gpt2", .patterns = { "\\p{N}" }, .nfc = true },
     { .names = "deepseek-coder",
       .patterns = { "[\\r\\n]", "\\s?\\p{L}+", "\\s?\\p{P}+",
-                    "[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-\xe4\xb8\x80\xea\xb0\x80-\xed\x9f\xbf]"
-                    "+" } },
+                    "[\xe4\xb8\x80-\xe9\xbe\xa5\xe0\xa0\x80-\xe4\xb8\x80"
+                    "\xea\xb0\x80-\xed\x9f\xbf]+" } },
 };
 
 void tokenizer_gguf_init(struct tokenizer_gguf *gguf)

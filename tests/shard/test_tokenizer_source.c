@@ -90,6 +90,8 @@ static void test_what_is_wrong_is_said(void **state)
     (void)state;
     assert_refused("/nonexistent", ERR_NOT_FOUND, "/nonexistent");
     assert_refused(directory, ERR_NOT_FOUND, "no tokenizer.bin and no tokenizer.json");
+    write_file(directory, "tokenizer.model", STR("a SentencePiece model"));
+    assert_refused(directory, ERR_UNSUPPORTED, "tokenizer.model is not read");
     write_tokenizer_json(directory);
     write_file(directory, "generation_config.json", STR("{\"eos_token_id\": [1, \"x\"]}"));
     assert_refused(directory, ERR_FORMAT, "generation_config.json: eos_token_id: item 1");
