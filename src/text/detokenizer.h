@@ -2,7 +2,9 @@
  *
  * A token may be a part of a character: up to three bytes are held back until the character is
  * complete or cannot become one (then each maximal bad part is one U+FFFD, as Python's and Rust's
- * lossy decoders have it). The pieces joined are the decoding of all ids at once.
+ * lossy decoders have it). The pieces joined are the decoding of all ids at once. (Of vocabularies
+ * with byte fallback Hugging Face writes one U+FFFD for each byte of a run that holds a bad part,
+ * good characters included; no stream can know that before the run ends, and none should.)
  *
  * The state is small and holds no memory of its own: one owner, copied freely, nothing to
  * release. */
