@@ -3,11 +3,14 @@
 
 #include "base/str.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#define HELP_COLUMN 30u
+#define HELP_COLUMN 30u // where the sentences begin
+#define HELP_WIDTH 100u // and where they are broken
+#define HELP_TEXT_CAP 1000u
 
 static const struct option_row *find_row(const struct option_table *tables, size_t n_tables,
                                          struct str name, void **target)
@@ -23,27 +26,6 @@ static const struct option_row *find_row(const struct option_table *tables, size
     return NULL;
 }
 
-/* Edit distance (Levenshtein), for "did you mean". Long names are cut. */
-static uint32_t distance(struct str a, struct str b)
-{
-    uint32_t previous[33], current[33];
-    a.size = a.size > 32 ? 32 : a.size;
-    b.size = b.size > 32 ? 32 : b.size;
-    for (uint32_t j = 0; j <= b.size; j++)
-        previous[j] = j;
-    for (uint32_t i = 1; i <= a.size; i++) {
-        current[0] = i;
-        for (uint32_t j = 1; j <= b.size; j++) {
-            uint32_t change = previous[j - 1] + (a.data[i - 1] != b.data[j - 1]);
-            uint32_t insert = current[j - 1] + 1, drop = previous[j] + 1;
-            uint32_t best = insert < drop ? insert : drop;
-            current[j] = change < best ? change : best;
-        }
-        memcpy(previous, current, sizeof previous);
-    }
-    return previous[b.size];
-}
-
 static bool unknown_option(const struct option_table *tables, size_t n_tables, struct str name,
                            struct err *err)
 {
@@ -51,7 +33,7 @@ static bool unknown_option(const struct option_table *tables, size_t n_tables, s
     uint32_t least = 4; // farther than this is not a slip of the hand
     for (size_t t = 0; t < n_tables; t++) {
         for (const struct option_row *row = tables[t].rows; row->name; row++) {
-            uint32_t far = distance(name, str_from(row->name));
+            uint32_t far = str_distance(name, str_from(row->name));
             if (far < least) {
                 least = far;
                 nearest = row->name;
@@ -225,6 +207,20 @@ bool option_parse(const struct option_table *tables, size_t n_tables, int argc, 
     return true;
 }
 
+/* As it could be typed: 16M, or 1000 when it is no whole number of units. */
+static void add_bytes(struct buf *out, uint64_t bytes)
+{
+    static const char units[] = "KMGT";
+    size_t unit = 0;
+    while (bytes && bytes % 1024 == 0 && unit < 4) {
+        bytes /= 1024;
+        unit++;
+    }
+    buf_printf(out, "%" PRIu64, bytes);
+    if (unit)
+        buf_add_char(out, units[unit - 1]);
+}
+
 static void add_default(struct buf *out, const struct option_row *row, const void *target)
 {
     const void *field = (const char *)target + row->offset;
@@ -235,12 +231,18 @@ static void add_default(struct buf *out, const struct option_row *row, const voi
         break;
     case OPTION_TYPE_U32:
         if (*(const uint32_t *)field)
-            buf_printf(out, " (default %u)", *(const uint32_t *)field);
+            buf_printf(out, " (default %" PRIu32 ")", *(const uint32_t *)field);
         break;
     case OPTION_TYPE_U64:
     case OPTION_TYPE_BYTES:
-        if (*(const uint64_t *)field)
-            buf_printf(out, " (default %llu)", (unsigned long long)*(const uint64_t *)field);
+        if (*(const uint64_t *)field == 0)
+            break;
+        buf_add_text(out, " (default ");
+        if (row->type == OPTION_TYPE_BYTES)
+            add_bytes(out, *(const uint64_t *)field);
+        else
+            buf_printf(out, "%" PRIu64, *(const uint64_t *)field);
+        buf_add_char(out, ')');
         break;
     case OPTION_TYPE_DOUBLE:
         buf_printf(out, " (default %g)", *(const double *)field);
@@ -256,24 +258,49 @@ static void add_default(struct buf *out, const struct option_row *row, const voi
     }
 }
 
+/* Breaks `text` between words, every line from HELP_COLUMN on; the first is there already. */
+static void add_wrapped(struct buf *out, struct str text)
+{
+    struct str word;
+    size_t column = HELP_COLUMN;
+    while (str_split(&text, ' ', &word)) {
+        if (column > HELP_COLUMN && column + 1 + word.size > HELP_WIDTH) {
+            buf_printf(out, "\n%*s", (int)HELP_COLUMN, "");
+            column = HELP_COLUMN;
+        } else if (column > HELP_COLUMN) {
+            buf_add_char(out, ' ');
+            column++;
+        }
+        buf_add_str(out, word);
+        column += word.size;
+    }
+    buf_add_char(out, '\n');
+}
+
+static void add_row(struct buf *out, const struct option_row *row, const void *target)
+{
+    const size_t start = out->size;
+    struct buf text;
+    buf_printf(out, "  --%s%s", row->name, strcmp(row->name, "output") == 0 ? ", -o" : "");
+    if (row->value)
+        buf_printf(out, " %s", row->value);
+    const size_t width = out->size - start;
+    if (width + 1 < HELP_COLUMN)
+        buf_printf(out, "%*s", (int)(HELP_COLUMN - width), "");
+    else
+        buf_printf(out, "\n%*s", (int)HELP_COLUMN, "");
+    buf_init(&text, HELP_TEXT_CAP);
+    buf_add_text(&text, row->help);
+    add_default(&text, row, target);
+    add_wrapped(out, buf_view(&text));
+    buf_release(&text);
+}
+
 void option_help(const struct option_table *tables, size_t n_tables, struct buf *out)
 {
     for (size_t t = 0; t < n_tables; t++) {
-        buf_printf(out, "%s:\n", tables[t].title ? tables[t].title : "options");
-        for (const struct option_row *row = tables[t].rows; row->name; row++) {
-            size_t start = out->size;
-            bool output = strcmp(row->name, "output") == 0;
-            buf_printf(out, "  --%s%s%s%s", row->name, output ? ", -o" : "", row->value ? " " : "",
-                       row->value ? row->value : "");
-            if (out->size - start >= HELP_COLUMN)
-                buf_add_char(out, '\n');
-            else
-                buf_printf(out, "%*s", (int)(HELP_COLUMN - (out->size - start)), "");
-            if (out->size && out->data[out->size - 1] == '\n')
-                buf_printf(out, "%*s", (int)HELP_COLUMN, "");
-            buf_add_text(out, row->help);
-            add_default(out, row, tables[t].target);
-            buf_add_char(out, '\n');
-        }
+        buf_printf(out, "%s%s:\n", t ? "\n" : "", tables[t].title ? tables[t].title : "options");
+        for (const struct option_row *row = tables[t].rows; row->name; row++)
+            add_row(out, row, tables[t].target);
     }
 }

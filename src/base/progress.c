@@ -10,6 +10,7 @@
 #define DRAW_MS_TERMINAL 100u
 #define DRAW_MS_PLAIN 5000u
 #define BAR_CELLS 30u
+#define SHORT_SECONDS 0.05 // a rate over less says nothing
 
 void progress_start(struct progress *progress, const char *label, const char *unit, uint64_t total,
                     bool quiet)
@@ -49,7 +50,10 @@ static void draw(struct progress *progress, uint64_t now_ms, bool last)
         bar[i] = (double)i < fraction * BAR_CELLS ? '#' : '.';
     bar[BAR_CELLS] = '\0';
     double left = rate > 0 ? ((double)progress->total - (double)done) / rate : 0;
-    if (last)
+    if (last && seconds < SHORT_SECONDS)
+        fprintf(stderr, "%s%s: %s%s\n", progress->terminal ? "\r" : "", progress->label, done_text,
+                progress->terminal ? "\033[K" : "");
+    else if (last)
         fprintf(stderr, "%s%s: %s in %.1f s (%s/s)%s\n", progress->terminal ? "\r" : "",
                 progress->label, done_text, seconds, rate_text, progress->terminal ? "\033[K" : "");
     else if (progress->terminal)

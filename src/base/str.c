@@ -101,6 +101,27 @@ bool str_split(struct str *rest, char separator, struct str *part)
     return true;
 }
 
+/* Levenshtein's table, of which two rows are enough. */
+uint32_t str_distance(struct str a, struct str b)
+{
+    uint32_t previous[STR_DISTANCE_CAP + 1], current[STR_DISTANCE_CAP + 1];
+    a.size = a.size > STR_DISTANCE_CAP ? STR_DISTANCE_CAP : a.size;
+    b.size = b.size > STR_DISTANCE_CAP ? STR_DISTANCE_CAP : b.size;
+    for (uint32_t j = 0; j <= b.size; j++)
+        previous[j] = j;
+    for (uint32_t i = 1; i <= a.size; i++) {
+        current[0] = i;
+        for (uint32_t j = 1; j <= b.size; j++) {
+            uint32_t change = previous[j - 1] + (a.data[i - 1] != b.data[j - 1]);
+            uint32_t insert = current[j - 1] + 1, drop = previous[j] + 1;
+            uint32_t best = insert < drop ? insert : drop;
+            current[j] = change < best ? change : best;
+        }
+        memcpy(previous, current, sizeof previous);
+    }
+    return previous[b.size];
+}
+
 bool str_to_u64(struct str s, uint64_t *out)
 {
     uint64_t value = 0;

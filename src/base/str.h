@@ -42,6 +42,11 @@ bool str_is(struct str s, const char *text);
  * (rest->data == NULL). "a,b" gives "a", "b"; "" gives one empty part. */
 bool str_split(struct str *rest, char separator, struct str *part);
 
+/* Letters to change, add or drop until the two are equal: for "did you mean". Of each the first
+ * STR_DISTANCE_CAP bytes count. */
+#define STR_DISTANCE_CAP 32
+uint32_t str_distance(struct str a, struct str b);
+
 /* Whole string as a number; false on anything else (sign, blanks, overflow, range). */
 bool str_to_u64(struct str s, uint64_t *out);
 bool str_to_i64(struct str s, int64_t *out);

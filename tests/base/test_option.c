@@ -20,7 +20,9 @@ static const struct option_row rows[] = {
     OPTION_DOUBLE(struct sample, ratio, "ratio", "X", 0, 1, "a share"),
     OPTION_TEXT(struct sample, name, "name", "TEXT", "a name"),
     OPTION_CHOICE(struct sample, kind, "kind", "a|bb|c", "a kind"),
-    OPTION_LIST(struct sample, peers, "peer", "HOST", "a peer"),
+    OPTION_LIST(struct sample, peers, "peer", "HOST",
+                "a peer, about which there is so much to say that it does not fit one line of a "
+                "terminal and goes on"),
     OPTION_END,
 };
 
@@ -87,7 +89,7 @@ static void test_bad_values_are_named(void **state)
 
 static void test_help_shows_defaults(void **state)
 {
-    struct sample s = { .group = 32, .kind = "a" };
+    struct sample s = { .group = 32, .kind = "a", .memory = 3 << 20 };
     struct option_table table = { "the options", rows, &s };
     struct buf out;
     (void)state;
@@ -97,7 +99,13 @@ static void test_help_shows_defaults(void **state)
     assert_non_null(strstr(out.data, "--group-size N"));
     assert_non_null(strstr(out.data, "(default 32)"));
     assert_non_null(strstr(out.data, "(default a)"));
+    assert_non_null(strstr(out.data, "(default 3M)"));
     assert_non_null(strstr(out.data, "may be repeated"));
+    struct str rest = buf_view(&out), line;
+    while (str_split(&rest, '\n', &line))
+        assert_true(line.size <= 100);
+    assert_non_null(
+        strstr(out.data, "\n                              line of a terminal and goes on"));
     buf_release(&out);
 }
 

@@ -84,6 +84,19 @@ static void test_prefix_holds_only_what_can_become_a_character(void **state)
     assert_int_equal(utf8_complete_prefix(STR("\x80\x80")), 2);
 }
 
+static void test_distance_counts_slips(void **state)
+{
+    (void)state;
+    assert_int_equal(str_distance(STR("shard"), STR("shard")), 0);
+    assert_int_equal(str_distance(STR("shrad"), STR("shard")), 2); // two letters changed
+    assert_int_equal(str_distance(STR("shar"), STR("shard")), 1);
+    assert_int_equal(str_distance(STR("sshard"), STR("shard")), 1);
+    assert_int_equal(str_distance(STR(""), STR("run")), 3);
+    assert_int_equal(str_distance(STR("0123456789012345678901234567890123456789"),
+                                  STR("01234567890123456789012345678901")),
+                     0); // what is beyond the cap does not count
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -92,6 +105,7 @@ int main(void)
         cmocka_unit_test(test_every_code_point_round_trips),
         cmocka_unit_test(test_bad_utf8_is_refused),
         cmocka_unit_test(test_prefix_holds_only_what_can_become_a_character),
+        cmocka_unit_test(test_distance_counts_slips),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
