@@ -256,12 +256,14 @@ static bool check_options(const struct pipeline_options *options, struct err *er
         return err_set(err, ERR_ARGUMENT, "%u stages; at most %u", options->total,
                        HANDSHAKE_RANKS_CAP);
     if (!options->next)
-        return err_set(err, ERR_ARGUMENT, "the head of %u stages needs the address of rank 1",
+        return err_set(err, ERR_ARGUMENT,
+                       "the head of %u stages needs the address of rank 1 (--next)",
                        options->total);
     if (!options->listen)
-        return err_set(err, ERR_ARGUMENT,
-                       "the head of %u stages needs an address to listen at for the last one",
-                       options->total);
+        return err_set(
+            err, ERR_ARGUMENT,
+            "the head of %u stages needs an address to listen at for the last one (--listen)",
+            options->total);
     return true;
 }
 

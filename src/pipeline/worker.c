@@ -253,12 +253,13 @@ static bool check_options(const struct pipeline_options *options, struct err *er
                        "of %u",
                        HANDSHAKE_RANKS_CAP - 1, HANDSHAKE_RANKS_CAP, options->rank, options->total);
     if (!options->listen)
-        return err_set(err, ERR_ARGUMENT, "rank %u needs an address to listen at for rank %u",
+        return err_set(err, ERR_ARGUMENT,
+                       "rank %u needs an address to listen at for rank %u (--listen)",
                        options->rank, options->rank - 1);
     if ((options->rank + 1 < options->total) != (options->next != NULL))
         return err_set(err, ERR_ARGUMENT,
                        options->next ? "rank %u is the last and has no next stage"
-                                     : "rank %u needs the address of the next stage",
+                                     : "rank %u needs the address of the next stage (--next)",
                        options->rank);
     return true;
 }
