@@ -15,9 +15,9 @@ static struct run_options {
 
 static const struct option_row engine_rows[] = {
     OPTION_TEXT(struct run_options, pipeline.engine.engine, "engine", "NAME",
-                "what runs the layers; `cascadia engines` lists them"),
+                "what runs the layers, see cascadia engines; else native, or mock for mock-model"),
     OPTION_TEXT(struct run_options, pipeline.engine.device, "device", "NAME",
-                "what the engine runs on"),
+                "what the engine runs on; else its first"),
     OPTION_U32(struct run_options, pipeline.engine.ctx_size, "ctx-size", "N", 0, 16777216,
                "longest prompt and answer together; 0: the model's own, at most 8192"),
     OPTION_BYTES(struct run_options, pipeline.engine.kv_memory_bytes, "kv-memory",
@@ -38,8 +38,7 @@ static const struct option_row engine_rows[] = {
 static size_t run_tables(struct option_table *tables, size_t cap)
 {
     must(cap >= 2);
-    chosen = (struct run_options){ .pipeline = { .engine = { .engine = "native", .device = "cpu" },
-                                                 .total = 1 } };
+    chosen = (struct run_options){ .pipeline = { .total = 1 } };
     serve_options_init(&chosen.serve);
     tables[0] = (struct option_table){ "the API", serve_rows, &chosen.serve };
     tables[1] = (struct option_table){ "the model", engine_rows, &chosen };
@@ -55,6 +54,8 @@ static int run(const struct command *command, int argc, char **argv)
     if (!command_parse(command, argc, argv, words, 1, 1, &n_words))
         return 2;
     const struct engine_ops *engine;
+    if (chosen.pipeline.engine.engine == NULL)
+        chosen.pipeline.engine.engine = model_path_engine(words[0]);
     if (!engine_find(&chosen.pipeline.engine, &engine, &err))
         return command_failed(command, &err);
     const bool is_file = engine != &engine_mock;
@@ -74,17 +75,15 @@ static int run(const struct command *command, int argc, char **argv)
 const struct command command_run = {
     .name = "run",
     .usage = "MODEL [options]",
-    .summary = "serves a model on this machine, in one process",
+    .summary = "serve a model on this machine, in one process",
     .help =
-        "MODEL is a GGUF file, a Hugging Face directory or a shard directory (cascadia shard). "
-        "The\n"
-        "first two are quantised on first use into ~/.cache/cascadia/shards. With --engine mock "
-        "it\n"
-        "is mock-model, which says the last message back and needs no file.\n"
+        "MODEL is a GGUF file, a Hugging Face directory or a shard directory (cascadia shard).\n"
+        "The first two are quantised on first use into ~/.cache/cascadia/shards. mock-model says\n"
+        "the last message back and needs no file.\n"
         "\n"
         "  cascadia run SmolLM2-135M-Instruct.Q4_1.gguf\n"
         "  cascadia run ./Qwen3-0.6B --port 8080 --ctx-size 4096\n"
-        "  cascadia run mock-model --engine mock\n"
+        "  cascadia run mock-model\n"
         "\n"
         "SIGINT or SIGTERM stops it: running requests may finish within --drain-timeout; a second\n"
         "one ends it at once.\n",

@@ -45,8 +45,10 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct worker_options, head, "head", "ADDRESS",
                 "where the last rank dials the head, if not where rank 1 sees it; on any rank"),
     OPTION_TEXT(struct worker_options, api, "api", "HOST:PORT", "rank 0: where clients are served"),
-    OPTION_TEXT(struct worker_options, engine, "engine", "NAME", "see cascadia engines"),
-    OPTION_TEXT(struct worker_options, device, "device", "NAME", "of the engine; else its first"),
+    OPTION_TEXT(struct worker_options, engine, "engine", "NAME",
+                "what runs the layers, see cascadia engines; else native, or mock for mock-model"),
+    OPTION_TEXT(struct worker_options, device, "device", "NAME",
+                "what the engine runs on; else its first"),
     OPTION_U32(struct worker_options, layer_start, "layer-start", "N", 0, 65535,
                "first layer; with --layer-end"),
     OPTION_U32(struct worker_options, layer_end, "layer-end", "N", 0, 65536,
@@ -84,7 +86,7 @@ static size_t worker_tables(struct option_table *tables, size_t cap)
 {
     must(cap >= 3);
     chosen = (struct worker_options){
-        .engine = "native", .owed_reply_s = 120, .ping_s = 10, .frame_s = 10, .spin_us = SPIN_US
+        .owed_reply_s = 120, .ping_s = 10, .frame_s = 10, .spin_us = SPIN_US
     };
     serve_options_init(&serving);
     tables[0] = (struct option_table){ "options", rows, &chosen };
@@ -272,9 +274,12 @@ static int worker(const struct command *command, int argc, char **argv)
     size_t n_words;
     if (!command_parse(command, argc, argv, NULL, 0, 0, &n_words))
         return 2;
+    if (!check_chosen(&err))
+        return command_misused(command, &err);
+    if (!chosen.engine)
+        chosen.engine = model_path_engine(chosen.model);
     struct pipeline_options options = pipeline_options_of();
-    bool done = check_chosen(&err) && prepare_and_run(&options, &err);
-    return done ? 0 : command_failed(command, &err);
+    return prepare_and_run(&options, &err) ? 0 : command_failed(command, &err);
 }
 
 const struct command command_worker = {
@@ -283,13 +288,14 @@ const struct command command_worker = {
     .summary = "run one stage of a model that is cut over several processes or machines",
     .help =
         "Two stages on this machine, in two terminals (either may be started first):\n"
-        "  cascadia worker --rank 0 --total 2 --model SHARD --listen 127.0.0.1:9100 "
-        "--next 127.0.0.1:9101\n"
+        "\n"
+        "  cascadia worker --rank 0 --total 2 --model SHARD --listen 127.0.0.1:9100 \\\n"
+        "      --next 127.0.0.1:9101 --api 127.0.0.1:8000\n"
         "  cascadia worker --rank 1 --total 2 --model SHARD --listen 127.0.0.1:9101\n"
         "\n"
-        "Each rank dials the next and keeps trying; the last dials the head at the address that "
-        "rank 1 sees it at.\n"
-        "A rank that is restarted is taken in again without restarting the others.\n",
+        "Each rank dials the next and keeps trying; the last dials the head at the address that\n"
+        "rank 1 sees it at. A rank that is restarted is taken in again without restarting the\n"
+        "others.\n",
     .run = worker,
     .options = worker_tables,
 };

@@ -2,12 +2,14 @@
  */
 #include "cli/model_path.h"
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "shard/shard_cache.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Set by a signal, which is why it is not in an object. */
 static atomic_bool cancelled;
@@ -35,6 +37,11 @@ char *model_path_record(struct err *err)
     char *directory = root ? shard_cache_record_dir(root) : NULL;
     free(root);
     return directory;
+}
+
+const char *model_path_engine(const char *model)
+{
+    return strcmp(model, "mock-model") == 0 && !file_exists(model) ? "mock" : "native";
 }
 
 char *model_path_shard(const char *model, const struct model_path_options *options, struct err *err)

@@ -20,6 +20,10 @@ char *model_path_cache(struct err *err);
  * NULL and ERR_NOT_FOUND like model_path_cache. */
 char *model_path_record(struct err *err);
 
+/* The engine for MODEL when none is named: "mock" for the name mock-model, unless a file has it,
+ * else "native". */
+const char *model_path_engine(const char *model);
+
 /* A shard directory is itself; a GGUF file or a Hugging Face directory is quantised into the cache
  * on first use, with progress on stderr, and can be stopped with SIGINT. `options` NULL: the
  * defaults. Caller frees; NULL on failure. */

@@ -19,7 +19,7 @@ check() { # NAME CONDITION...
 }
 
 start() { # OPTIONS...: the mock model on a free port; sets $url
-    "$program" run mock-model --engine mock --port 0 "$@" >"$work/out" 2>"$work/log" &
+    "$program" run mock-model --port 0 "$@" >"$work/out" 2>"$work/log" &
     server=$!
     for _ in $(seq 200); do
         url=$(grep -o 'http://127.0.0.1:[0-9]*' "$work/out" | head -n 1)
@@ -84,6 +84,7 @@ check "busy, the drain's time is over: status 0" ended_with 0
 wait "$client"
 check "streams end with an error event" grep -q '^data: {"error":{"message":".*"code":"' "$work/stream"
 
+check "mock-model on another engine is a file" refused 1 "mock-model: No such file" mock-model --engine native
 check "an engine that is not there: those that are" refused 1 "native" mock-model --engine warp
 check "a model that is not there: its name" refused 1 "no-such.gguf" "$work/no-such.gguf"
 check "a host beyond this machine needs --insecure" refused 2 "--insecure" mock-model --engine mock --host 0.0.0.0 --port 0

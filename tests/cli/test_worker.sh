@@ -28,7 +28,7 @@ refused() { # STATUS WORDS OPTIONS...
     return 1
 }
 
-mock=(--model mock-model --engine mock)
+mock=(--model mock-model)
 check "needs --total and --model" refused 2 "--total and --model" --rank 1
 check "ranks count from 0" refused 2 "ranks count from 0" --rank 2 --total 2 "${mock[@]}"
 check "a worker needs --listen" refused 2 "needs an address to listen at" --rank 1 --total 2 "${mock[@]}"
