@@ -12,7 +12,9 @@ work=build/demo
 cascadia=build/release/cascadia
 workers=()
 
-say() { printf '\n\033[1m%s\033[0m\n' "$*"; }
+bold='' plain=''
+[[ -t 1 ]] && bold=$'\033[1m' plain=$'\033[0m'
+say() { printf '\n%s%s%s\n' "$bold" "$*" "$plain"; }
 fail() {
     echo "demo: $*" >&2
     exit 1
@@ -81,7 +83,11 @@ mkdir -p "$work"
 say "Setting up and building (once)"
 scripts/setup.sh build
 cmake --preset release >/dev/null
-cmake --build build/release --target cascadia | tail -n 1
+if [[ -t 1 ]]; then
+    cmake --build build/release --target cascadia
+else
+    cmake --build build/release --target cascadia -- --quiet
+fi
 
 get_model "${1:-}"
 say "Cutting the model into two INT4 stages"
@@ -92,7 +98,7 @@ api=$(free_port) head=$(free_port) next=$(free_port)
 "$cascadia" worker --rank 1 --total 2 --model "$work/shard" --listen "127.0.0.1:$next" --threads 1 2>"$work/rank1.log" &
 workers+=($!)
 "$cascadia" worker --rank 0 --total 2 --model "$work/shard" --listen "127.0.0.1:$head" --next "127.0.0.1:$next" \
-    --api "127.0.0.1:$api" --threads 1 2>"$work/rank0.log" &
+    --api "127.0.0.1:$api" --threads 1 >"$work/rank0.out" 2>"$work/rank0.log" &
 workers+=($!)
 await_ready
 echo "ready: http://127.0.0.1:$api/v1"
