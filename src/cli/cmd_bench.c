@@ -155,7 +155,7 @@ static int run(const struct command *command, int argc, char **argv)
 const struct command command_bench = {
     .name = "bench",
     .usage = "MODEL [options]",
-    .summary = "how fast the native engine runs a model here",
+    .summary = "measure how fast the native engine runs a model here",
     .help =
         "MODEL is a GGUF file, a Hugging Face directory or a shard directory. The first line may "
         "be slow:\n"

@@ -82,7 +82,7 @@ static int detokenize_run(const struct command *command, int argc, char **argv)
 const struct command command_detokenize = {
     .name = "detokenize",
     .usage = "MODEL [--file FILE] [--no-special]",
-    .summary = "token ids to text",
+    .summary = "turn token ids into text",
     .help = "The reverse of tokenize: a JSON array of ids in, the text out and nothing more.\n"
             "\n"
             "  echo '[19556, 28]' | cascadia detokenize model.gguf\n",

@@ -22,8 +22,7 @@ static struct eval_options shared;
 
 static const struct option_row rows[] = {
     OPTION_TEXT(struct logits_options, ids, "ids", "FILE.json", "a JSON array of token ids"),
-    OPTION_TEXT(struct logits_options, output, "output", "OUT.npy",
-                "where the logits go, float32 (also -o)"),
+    OPTION_TEXT(struct logits_options, output, "output", "OUT.npy", "where the logits go, float32"),
     OPTION_BOOL(struct logits_options, all, "all",
                 "the logits of every position; else of the last one"),
     OPTION_END,
@@ -35,7 +34,7 @@ static size_t logits_tables(struct option_table *tables, size_t cap)
     options = (struct logits_options){ 0 };
     eval_options_init(&shared);
     tables[0] = (struct option_table){ .rows = rows, .target = &options };
-    tables[1] = (struct option_table){ .rows = eval_rows, .target = &shared };
+    tables[1] = (struct option_table){ "the model", eval_rows, &shared };
     return 2;
 }
 
@@ -45,10 +44,8 @@ static int32_t *read_ids(const char *path, uint32_t *n_ids, struct err *err)
     struct json *json = json_parse_file(path, IDS_BYTES_CAP, err);
     int32_t *ids = NULL;
     const size_t size = json_size(json);
-    if (json == NULL) {
-        err_wrap(err, "%s", path);
+    if (json == NULL)
         return NULL;
-    }
     if (json_kind(json) != JSON_KIND_ARRAY || size == 0 || size > 1u << 28) {
         err_set(err, ERR_ARGUMENT, "%s is not an array of ids", path);
         goto done;
@@ -114,8 +111,6 @@ static bool run_and_write(struct eval *eval, const int32_t *ids, uint32_t n_ids,
 static bool evaluate(const char *model, struct err *err)
 {
     uint32_t n_ids;
-    if (options.ids == NULL || options.output == NULL)
-        return err_set(err, ERR_ARGUMENT, "--ids and --output are needed");
     int32_t *ids = read_ids(options.ids, &n_ids, err);
     if (ids == NULL)
         return false;
@@ -135,6 +130,10 @@ static int logits_run(const struct command *command, int argc, char **argv)
     struct err err;
     if (!command_parse(command, argc, argv, words, 1, 1, &n_words))
         return 2;
+    if (options.ids == NULL || options.output == NULL) {
+        err_set(&err, ERR_ARGUMENT, "--ids and --output are needed");
+        return command_misused(command, &err);
+    }
     return evaluate(words[0], &err) ? 0 : command_failed(command, &err);
 }
 

@@ -24,8 +24,7 @@ static struct shard_arguments arguments;
 static const struct option_row shard_rows[] = {
     OPTION_TEXT(struct shard_arguments, model, "model", "MODEL",
                 "a GGUF file or a Hugging Face directory"),
-    OPTION_TEXT(struct shard_arguments, output, "output", "DIR",
-                "the shard directory to write (also -o)"),
+    OPTION_TEXT(struct shard_arguments, output, "output", "DIR", "the shard directory to write"),
     OPTION_TEXT(struct shard_arguments, quantization, "quantization", "FORMAT",
                 "int4, int4-asym, int8, f16, bf16 or f32 for the matrices of float models; what is "
                 "quantised already stays as it is"),
@@ -114,8 +113,6 @@ static bool write_shard(struct err *err)
         .tool_version = CASCADIA_VERSION,
         .cancel = &is_interrupted,
     };
-    if (!arguments.model || !arguments.output)
-        return err_set(err, ERR_ARGUMENT, "--model and --output are needed");
     if (!quantise_settings_parse(str_from(arguments.quantization), arguments.group_size,
                                  &options.quantise, err) ||
         !source_open(&source, arguments.model, err))
@@ -138,6 +135,10 @@ static int shard_run(const struct command *command, int argc, char **argv)
         return 2;
     if (n_words && !arguments.model)
         arguments.model = words[0];
+    if (!arguments.model || !arguments.output) {
+        err_set(&err, ERR_ARGUMENT, "--model and --output are needed");
+        return command_misused(command, &err);
+    }
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
     return write_shard(&err) ? 0 : command_failed(command, &err);
@@ -152,7 +153,7 @@ const struct command command_shard = {
         "a layer: any range of layers can be served from it. `run` makes one by itself on first\n"
         "use; for several machines write it once and copy it, or only the files of each stage:\n\n"
         "  cascadia shard --model model.gguf -o model-shard --num-stages 2\n"
-        "  cascadia shard --model model-dir -o stage1 --layer-split 10,20 --stage 1",
+        "  cascadia shard --model model-dir -o stage1 --layer-split 10,20 --stage 1\n",
     .run = shard_run,
     .options = shard_options,
 };
@@ -254,7 +255,7 @@ const struct command command_shard_verify = {
     .usage = "DIR [--stage K]",
     .summary = "read a whole shard and compare every checksum",
     .help =
-        "Names the first file or tensor that is missing, cut short or damaged, and ends with 1.",
+        "Names the first file or tensor that is missing, cut short or damaged, and ends with 1.\n",
     .run = verify_run,
     .options = verify_options,
 };

@@ -58,7 +58,7 @@ static bool read_context(struct arena *arena, struct value *out, struct err *err
         return value_dict_new(arena, out);
     struct json *json = json_parse_file(options.context, CONTEXT_BYTES_CAP, err);
     if (!json)
-        return err_wrap(err, "%s", options.context);
+        return false;
     bool ok = value_from_json(arena, json, false, out, err);
     json_free(json);
     if (ok && out->type != VALUE_DICT)
@@ -110,7 +110,7 @@ static int template_run(const struct command *command, int argc, char **argv)
 const struct command command_template = {
     .name = "template",
     .usage = "FILE.jinja [--context FILE] [--origins] [--now SECONDS]",
-    .summary = "renders a chat template, or shows its error",
+    .summary = "render a chat template, or show its error",
     .help = "Prints exactly what the template renders, without a newline of its own. When the\n"
             "template raises, the status is 1 and standard error has its message.\n"
             "\n"

@@ -77,7 +77,7 @@ static int tokenize_run(const struct command *command, int argc, char **argv)
 const struct command command_tokenize = {
     .name = "tokenize",
     .usage = "MODEL [--file FILE] [--no-special] [--plain]",
-    .summary = "text to token ids, as a JSON array",
+    .summary = "turn text into token ids, as a JSON array",
     .help = "MODEL is a shard directory, a Hugging Face directory, a tokenizer.json or a GGUF\n"
             "file (one that holds a vocabulary alone will do). Bytes that are not UTF-8 are read\n"
             "as U+FFFD.\n"

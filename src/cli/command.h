@@ -23,8 +23,12 @@ extern const struct command *const commands[]; // NULL at the end
 /* Prints "cascadia NAME: sentence" and returns the exit status of err's code. */
 int command_failed(const struct command *command, const struct err *err);
 
-/* Parses with command->options's tables; on a usage error prints it with the usage line and returns
- * false. n_words must end between words_low and words_cap. */
+/* The same for a command line that is not whole: the usage line follows. Returns 2. */
+int command_misused(const struct command *command, const struct err *err);
+
+/* Parses with command->options's tables; on a usage error says so (command_misused) and returns
+ * false. n_words must end between words_low and words_cap; words that are always needed come first
+ * in command->usage, whence the name of a missing one. */
 bool command_parse(const struct command *command, int argc, char **argv, const char **words,
                    size_t words_low, size_t words_cap, size_t *n_words);
 

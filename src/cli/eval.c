@@ -132,8 +132,8 @@ static bool check_ids(const struct eval *eval, const int32_t *ids, uint32_t n_id
     }
     for (uint32_t i = 0; i < n_ids; i++) {
         if (ids[i] < 0 || (uint32_t)ids[i] >= eval->vocab_size) {
-            return err_set(err, ERR_ARGUMENT, "id %d, the %u-th, is not one of %u", ids[i], i + 1,
-                           eval->vocab_size);
+            return err_set(err, ERR_ARGUMENT, "item %u is no id of this vocabulary (0 to %u): %d",
+                           i, eval->vocab_size - 1, ids[i]);
         }
     }
     return true;

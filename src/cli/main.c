@@ -61,6 +61,25 @@ static const struct command *find_command(int argc, char **argv, int *n_words)
     return found;
 }
 
+/* "eval" of "eval logits": the first word of a command of two words. */
+static bool is_group(const char *word)
+{
+    for (size_t i = 0; commands[i]; i++) {
+        struct str rest = str_from(commands[i]->name), first;
+        if (str_split(&rest, ' ', &first) && rest.data && str_is(first, word))
+            return true;
+    }
+    return false;
+}
+
+static void add_summaries(struct buf *out, struct str prefix)
+{
+    for (size_t i = 0; commands[i]; i++) {
+        if (str_starts(str_from(commands[i]->name), prefix))
+            buf_printf(out, "  %-16s %s\n", commands[i]->name, commands[i]->summary);
+    }
+}
+
 static void add_overview(struct buf *out)
 {
     buf_add_text(
@@ -68,12 +87,11 @@ static void add_overview(struct buf *out)
         "Cascadia runs large language models on the PCs you already own: it cuts a model into\n"
         "stages, runs each on a machine, and serves an OpenAI-compatible API.\n\n"
         "usage: cascadia COMMAND [options]    (cascadia COMMAND --help)\n\n");
-    for (size_t i = 0; commands[i]; i++)
-        buf_printf(out, "  %-16s %s\n", commands[i]->name, commands[i]->summary);
+    add_summaries(out, STR(""));
     buf_add_text(out,
                  "\nfirst steps:\n"
-                 "  cascadia run model.gguf            serve a model on this machine\n"
-                 "  cascadia run mock-model --engine mock   try the API without a model\n"
+                 "  cascadia run model.gguf   serve a model on this machine\n"
+                 "  cascadia run mock-model   try the API without a model\n"
                  "\nexit status: 0 done, 1 failed, 2 usage. Results go to stdout, logs to stderr.\n"
                  "Every command takes --log-level error|warn|info|debug and --log-json.\n");
 }
@@ -81,8 +99,8 @@ static void add_overview(struct buf *out)
 static void add_command_help(struct buf *out, const struct command *command)
 {
     struct option_table tables[TABLES_CAP];
-    buf_printf(out, "%s\n\nusage: cascadia %s %s\n", command->summary, command->name,
-               command->usage);
+    buf_printf(out, "%s\n\nusage: cascadia %s%s%s\n", command->summary, command->name,
+               command->usage[0] ? " " : "", command->usage);
     size_t n_tables = command->options ? command->options(tables, TABLES_CAP) : 0;
     if (n_tables)
         buf_add_char(out, '\n');
@@ -113,21 +131,42 @@ static int print_markdown(struct buf *out)
     return print(out);
 }
 
+static int no_command(const char *word)
+{
+    const char *nearest = NULL;
+    uint32_t least = 3; // farther than this is not a slip of the hand
+    for (size_t i = 0; commands[i]; i++) {
+        const uint32_t far = str_distance(str_from(word), str_from(commands[i]->name));
+        if (far < least) {
+            least = far;
+            nearest = commands[i]->name;
+        }
+    }
+    if (is_group(word))
+        fprintf(stderr, "cascadia: %s needs a second word; cascadia help %s lists them\n", word,
+                word);
+    else if (nearest)
+        fprintf(stderr, "cascadia: there is no command \"%s\"; did you mean %s?\n", word, nearest);
+    else
+        fprintf(stderr, "cascadia: there is no command \"%s\"; cascadia help lists them\n", word);
+    return 2;
+}
+
 static int run_help(const struct command *command, int argc, char **argv)
 {
+    (void)command;
     struct buf out;
     int n_words;
     buf_init(&out, HELP_CAP);
     if (argc == 1 && strcmp(argv[0], "--markdown") == 0)
         return print_markdown(&out);
     const struct command *about = find_command(argc, argv, &n_words);
-    if (argc && !about) {
-        struct err err;
-        err_set(&err, ERR_ARGUMENT, "there is no command \"%s\"", argv[0]);
-        return command_failed(command, &err);
-    }
+    if (argc && !about && !is_group(argv[0]))
+        return no_command(argv[0]);
     if (about)
         add_command_help(&out, about);
+    else if (argc)
+        add_summaries(&out, str_from(argv[0]));
     else
         add_overview(&out);
     return print(&out);
@@ -136,7 +175,7 @@ static int run_help(const struct command *command, int argc, char **argv)
 const struct command command_help = {
     .name = "help",
     .usage = "[COMMAND | --markdown]",
-    .summary = "this page, or that of a command",
+    .summary = "show this page, or that of a command",
     .run = run_help,
 };
 
@@ -193,13 +232,10 @@ int main(int argc, char **argv)
         return printf("cascadia %s\n", CASCADIA_VERSION) < 0;
     const struct command *command = find_command(argc, argv, &n_words);
     if (!command && (argc == 0 || asks_for_help(argc, argv)))
-        return run_help(&command_help, 0, argv);
-    if (!command) {
-        fprintf(stderr, "cascadia: there is no command \"%s\"; cascadia help lists them\n",
-                argv[0]);
-        return 2;
-    }
-    if (command != &command_help && asks_for_help(argc - n_words, argv + n_words))
+        return run_help(&command_help, argc && is_group(argv[0]) ? 1 : 0, argv);
+    if (!command)
+        return no_command(argv[0]);
+    if (asks_for_help(argc - n_words, argv + n_words))
         return run_help(&command_help, n_words, argv);
     return command->run(command, argc - n_words, argv + n_words);
 }
