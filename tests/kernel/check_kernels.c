@@ -360,6 +360,48 @@ static void check_judge(void)
     expect(is_found, "a wrong bit goes unseen");
 }
 
+/* ---- the ladder ---- */
+
+/* True when the kernel of the machine lists `flag` among the first processor's. */
+static bool has_flag(const char *flags, const char *flag)
+{
+    const size_t n = strlen(flag);
+    for (const char *at = strstr(flags, flag); at; at = strstr(at + n, flag)) {
+        if (at > flags && at[-1] == ' ' && (at[n] == ' ' || at[n] == '\n'))
+            return true;
+    }
+    return false;
+}
+
+/* What the program finds by CPUID against what the operating system says; names and tables. */
+static void check_ladder(void)
+{
+    static char flags[8192];
+    FILE *const file = fopen("/proc/cpuinfo", "r");
+    while (file && fgets(flags, sizeof(flags), file) && strncmp(flags, "flags", 5) != 0)
+        continue;
+    if (file)
+        fclose(file);
+    const bool avx2 = has_flag(flags, "avx2") && has_flag(flags, "fma") && has_flag(flags, "f16c");
+    const bool avx512 = avx2 && has_flag(flags, "avx512f") && has_flag(flags, "avx512bw") &&
+                        has_flag(flags, "avx512dq") && has_flag(flags, "avx512vl") &&
+                        has_flag(flags, "avx512_vnni");
+    expect((kernel_find("avx2") != NULL) == avx2, "avx2 is not what /proc/cpuinfo says");
+    expect((kernel_find("avx512") != NULL) == avx512, "avx512 is not what /proc/cpuinfo says");
+    expect(kernel_find("scalar") == kernels[0], "scalar is not the first rung");
+    expect(kernel_find("") == NULL && kernel_find("avx") == NULL, "a rung that is none is found");
+    for (uint32_t i = 0; kernels[i]; i++) {
+        const struct kernel *const k = kernels[i];
+        expect(k->name && k->summary && k->vec && k->matmul && k->attend, "rung %u lacks a part",
+               i);
+        expect(!kernel_usable(k) || kernel_find(k->name) == k, "%s is not found", k->name);
+    }
+    expect(kernel_best() == (avx512 ? kernels[2]
+                             : avx2 ? kernels[1]
+                                    : kernels[0]),
+           "%s is not the best rung here", kernel_best()->name);
+}
+
 /* ---- the program ---- */
 
 static const uint64_t fmath_pinned = 0x2103197bb27ac9e2;
@@ -402,6 +444,7 @@ int main(int argc, char **argv)
     check_fmath();
     judge_hash("fmath", fmath_pinned);
     check_judge();
+    check_ladder();
     check_definition();
     check_attend_definition();
     printf("%zu checks, %zu failed\n", judge.n_checks, judge.n_failures);
