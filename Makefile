@@ -14,6 +14,10 @@ demo: ## sets the machine up if needed, then runs the main job on a real model (
 check: ## what CI runs
 	$(Q)scripts/check.sh
 
+check-kernels: ## every instruction set of this CPU against the scalar one, then each timed
+	$(Q)cmake --preset check >/dev/null && cmake --build build/check --target check_kernels
+	$(Q)build/check/check_kernels && build/check/check_kernels --bench
+
 check-peers: ## long differential runs against llama.cpp, transformers, tokenizers, the openai client
 	$(Q)scripts/check-peers.sh
 
@@ -44,4 +48,4 @@ clean:
 help: ## this list
 	$(Q)sed -n 's/^\([a-z -]*\):.*## /\1\t/p' Makefile
 
-.PHONY: all demo check check-peers tests asan tsan fuzz bench format tidy docs clean help
+.PHONY: all demo check check-kernels check-peers tests asan tsan fuzz bench format tidy docs clean help

@@ -72,7 +72,7 @@ struct activation {
     float *scales;      // per tile [cols/128][tile]
     int32_t *sums;      // per tile [cols/32][tile]: sum of q
     float *scaled_sums; // per tile [cols/32][tile]: scale * (float)sum
-    uint32_t *starts;   // per tile [cols/32][tile]: -8 * sums of the half lanes (AVX2)
+    uint32_t *starts;   // per tile [cols/32][tile]: what a dot starts with, as the rung likes it
 };
 
 struct kernel;
