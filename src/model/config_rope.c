@@ -3,7 +3,9 @@
  * transformers up to 4: rope_theta and rope_scaling at the top. transformers 5: rope_parameters,
  * one object for all layers or one for each kind. theta has moved once already, and a default in
  * its place gives fluent garbage, so a family states a default only if it was released without the
- * key. original_max_position_embeddings at the top beats the one inside, as in transformers. */
+ * key. rope_scaling beside rope_parameters is what a user adds for longer contexts, as model cards
+ * tell: it wins, as in transformers, and theta stays where it was said.
+ * original_max_position_embeddings at the top beats the one inside, as in transformers. */
 #include "model/config_internal.h"
 
 #include "base/memory.h"
@@ -92,7 +94,10 @@ static bool read_factor(const struct model_config *config, const struct json *se
 static bool read_theta(const struct model_config *config, const struct json *root,
                        const struct json *settings, double *out, struct err *err)
 {
-    const struct json *from = config_has(settings, "rope_theta") ? settings : root;
+    const struct json *parameters = json_get(root, "rope_parameters");
+    const struct json *from = config_has(settings, "rope_theta") ? settings
+                              : config_has(root, "rope_theta")   ? root
+                                                                 : parameters;
     if (!config_double(from, "rope_theta", config->family->rope_theta_default, 1e-3, 1e15, out,
                        err))
         return false;
@@ -136,8 +141,9 @@ bool config_read_rope(struct model_config *config, const struct json *root, stru
         [LAYER_FULL] = "full_attention",
         [LAYER_SLIDING] = "sliding_attention",
     };
-    const bool is_new = config_has(root, "rope_parameters");
-    const char *key = is_new ? "rope_parameters" : "rope_scaling";
+    const bool is_old = json_size(json_get(root, "rope_scaling")) > 0;
+    const char *key =
+        is_old || !config_has(root, "rope_parameters") ? "rope_scaling" : "rope_parameters";
     const struct json *settings = json_get(root, key);
     if (config_has(root, key) && json_kind(settings) != JSON_KIND_OBJECT)
         return err_set(err, ERR_FORMAT, "%s is not an object", key);

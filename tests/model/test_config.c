@@ -133,6 +133,18 @@ static void test_rotation(void **state)
     assert_int_equal(config.rope[LAYER_FULL].original_positions, 77);
     assert_true(model_config_rope_depends_on_context(&config));
     model_config_release(&config);
+    /* rope_scaling added by hand to a configuration of the new generation, beside its theta. */
+    take(&config, "llama",
+         "\"rope_scaling\": {\"rope_type\": \"yarn\", \"factor\": 4},"
+         "\"rope_parameters\": {\"rope_type\": \"default\", \"rope_theta\": 9},");
+    assert_int_equal(config.rope[LAYER_FULL].type, ROPE_YARN);
+    assert_true(config.rope[LAYER_FULL].theta == 9 && config.rope[LAYER_FULL].factor == 4);
+    model_config_release(&config);
+    take(&config, "llama",
+         "\"rope_scaling\": {}, \"rope_parameters\": {\"rope_type\": \"linear\","
+         "\"rope_theta\": 9, \"factor\": 2},");
+    assert_int_equal(config.rope[LAYER_FULL].type, ROPE_LINEAR);
+    model_config_release(&config);
     take(&config, "llama",
          "\"rope_scaling\": {\"rope_type\": \"divisors\","
          "\"divisors\": [1, 1, 1, 1.5, 2, 4, 8, 8]},");
