@@ -350,12 +350,10 @@ static bool write_config(const struct reader *reader)
     write_double(reader->out, "rms_norm_eps", eps);
     write_bool(reader->out, "tie_word_embeddings",
                gguf_find_tensor(reader->gguf, "output.weight") == NULL);
-    if (strcmp(reader->arch->model_type, "llama") == 0) {
-        write_bool(reader->out, "attention_bias",
-                   gguf_find_tensor(reader->gguf, "blk.0.attn_q.bias") != NULL);
-        write_bool(reader->out, "mlp_bias",
-                   gguf_find_tensor(reader->gguf, "blk.0.ffn_gate.bias") != NULL);
-    }
+    write_bool(reader->out, "attention_bias", // qwen2 has its own whatever this says
+               gguf_find_tensor(reader->gguf, "blk.0.attn_q.bias") != NULL);
+    write_bool(reader->out, "mlp_bias",
+               gguf_find_tensor(reader->gguf, "blk.0.ffn_gate.bias") != NULL);
     buf_add_text(reader->out, ",\n \"hidden_act\": \"silu\"");
     if (!write_heads(reader, hidden) || !write_rope(reader, max_positions))
         return false;

@@ -166,7 +166,17 @@ static void test_families(void **state)
     add_floats(&l, "blk.0.attn_q_norm.weight", 4, 0);
     add_floats(&l, "blk.0.attn_k_norm.weight", 4, 0);
     finish(&l, &source, NULL);
-    assert_true(source.config.has_qk_norm);
+    assert_true(source.config.has_qk_norm && !source.config.has_qkv_bias);
+    source_close(&source);
+    little_init(&l, "qwen3"); // saved with attention_bias
+    add_floats(&l, "blk.0.attn_q_norm.weight", 4, 0);
+    add_floats(&l, "blk.0.attn_k_norm.weight", 4, 0);
+    add_floats(&l, "blk.0.attn_q.bias", 8, 0);
+    add_floats(&l, "blk.0.attn_k.bias", 8, 0);
+    add_floats(&l, "blk.0.attn_v.bias", 8, 0);
+    add_floats(&l, "blk.0.attn_output.bias", 8, 0);
+    finish(&l, &source, NULL);
+    assert_true(source.config.has_qkv_bias && source.config.has_o_bias);
     source_close(&source);
     little_init(&l, "llama"); // biases everywhere
     add_floats(&l, "blk.0.attn_q.bias", 8, 0);
