@@ -308,9 +308,13 @@ bool family_passes_over(const struct model_config *config, struct str name)
         if (match_name(*pattern, name, config->n_layers, &layer))
             return true;
     }
+    return family_is_tied_head(config, name);
+}
+
+bool family_is_tied_head(const struct model_config *config, struct str name)
+{
     for (const struct family_tensor *t = config->family->tensors; t->name != NULL; t++) {
-        if (t->when == WHEN_UNTIED && config->is_tied &&
-            match_name(t->name, name, config->n_layers, &layer))
+        if (t->when == WHEN_UNTIED && config->is_tied && str_is(name, t->name))
             return true;
     }
     return false;

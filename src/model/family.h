@@ -114,6 +114,9 @@ bool family_need_named(const struct model_config *config, struct str name, struc
  * lm_head of a tied model). */
 bool family_passes_over(const struct model_config *config, struct str name);
 
+/* lm_head of a tied model: passed over when it is the embedding again. */
+bool family_is_tied_head(const struct model_config *config, struct str name);
+
 /* A tensor of a shard against the table: ERR_FORMAT names it and both shapes. gate_up counts its
  * padding, as struct tensor says. */
 bool family_check_tensor(const struct model_config *config, const struct tensor *tensor,

@@ -14,6 +14,7 @@
 
 #define INDEX_BYTES_CAP ((size_t)256 << 20)
 #define FILES_CAP 4096u
+#define COMPARE_BYTES ((size_t)4 << 20)
 #define MODEL_NAME "model.safetensors"
 #define INDEX_NAME "model.safetensors.index.json"
 
@@ -145,6 +146,34 @@ bool source_hf_open(struct source *source, const char *directory, struct err *er
     return open_weights(source, directory, err);
 }
 
+/* A head beside a tied embedding must be that embedding again. transformers 4 ignores another one,
+ * 5 uses it in spite of the configuration: whichever were taken here, half of the files would be
+ * computed wrongly. Whole files of equal halves are rare; reading them keeps no page. */
+static bool check_tied_head(const struct source *source, const struct file_map *map,
+                            const struct safetensors_tensor *head, struct err *err)
+{
+    struct family_need need;
+    must(family_need_of(&source->config, TENSOR_EMBEDDING, TENSOR_NO_LAYER, &need));
+    const struct safetensors_tensor *embedding = NULL;
+    const struct file_map *other = NULL;
+    for (size_t i = 0; embedding == NULL && i < source->n_files; i++) {
+        embedding = safetensors_find(&source->shards[i], str_from(need.name));
+        other = source->files[i].map;
+    }
+    bool is_same =
+        embedding != NULL && embedding->source == head->source && embedding->bytes == head->bytes;
+    for (size_t at = 0; is_same && at < head->bytes; at += COMPARE_BYTES) {
+        const size_t n = head->bytes - at < COMPARE_BYTES ? head->bytes - at : COMPARE_BYTES;
+        is_same = memcmp(head->data + at, embedding->data + at, n) == 0;
+        file_map_forget(map, (size_t)(head->data - map->data) + at, n);
+        file_map_forget(other, (size_t)(embedding->data - other->data) + at, n);
+    }
+    return is_same ||
+           err_set(err, ERR_FORMAT,
+                   "tensor %.*s differs from %s, and tie_word_embeddings says that they are one",
+                   STR_ARG(head->name), need.name);
+}
+
 /* Every tensor of every file is needed, or known to be passed over, and is in one file only. */
 static bool check_left_over(const struct source *source, struct err *err)
 {
@@ -163,6 +192,9 @@ static bool check_left_over(const struct source *source, struct err *err)
                                "tensor %.*s in %s is left over: a %s of this configuration has "
                                "none",
                                STR_ARG(name), source->files[i].name, source->config.model_type);
+            if (family_is_tied_head(&source->config, name) &&
+                !check_tied_head(source, source->files[i].map, &st->tensors[t], err))
+                return false;
         }
     }
     return true;

@@ -90,11 +90,14 @@ static void test_names_that_are_none(void **state)
             fail_msg("%s was found", names[i]);
     }
     assert_true(family_passes_over(&config, STR("lm_head.weight")));
+    assert_true(family_is_tied_head(&config, STR("lm_head.weight")));
+    assert_false(family_is_tied_head(&config, STR("model.norm.weight")));
     assert_true(family_passes_over(&config, STR("model.layers.3.self_attn.rotary_emb.inv_freq")));
     assert_false(family_passes_over(&config, STR("model.layers.3.self_attn.sinks")));
     model_config_release(&config);
     parse(&config, qwen3_text);
     assert_false(family_passes_over(&config, STR("lm_head.weight")));
+    assert_false(family_is_tied_head(&config, STR("lm_head.weight")));
     model_config_release(&config);
 }
 

@@ -224,6 +224,51 @@ static void test_an_index_joins_files(void **state)
     place_drop(&place);
 }
 
+/* Writes `values` as lm_head.weight into a file of its own and an index that joins it. */
+static void put_head(const char *directory, const float *values, uint32_t rows, uint32_t cols)
+{
+    struct safetensors_builder builder;
+    struct buf file;
+    struct err err = { 0 };
+    char *path = path_join(directory, "head.safetensors");
+    safetensors_builder_init(&builder);
+    safetensors_add(&builder, "lm_head.weight", "F32", (uint64_t[]){ rows, cols }, 2, values,
+                    (size_t)rows * cols * sizeof *values);
+    buf_init(&file, 1 << 20);
+    safetensors_builder_finish(&builder, &file);
+    assert_true(file_write_atomic(path, buf_view(&file), &err));
+    put_text(directory, "model.safetensors.index.json",
+             "{\"weight_map\":{\"lm_head.weight\":\"head.safetensors\","
+             "\"model.norm.weight\":\"model.safetensors\"}}");
+    buf_release(&file);
+    safetensors_builder_release(&builder);
+    free(path);
+}
+
+static void test_a_head_beside_a_tied_embedding(void **state)
+{
+    struct place place;
+    struct small_model model = { .seed = 5, .is_tied = true };
+    struct source source;
+    uint32_t rows, cols;
+    (void)state;
+    place_make(&place);
+    small_model_write_hf(&model, place.hf);
+    float *values = small_model_values(&model, "model.embed_tokens.weight", &rows, &cols);
+    put_head(place.hf, values, rows, cols);
+    open_or_fail(&source, place.hf); // the embedding again
+    check_values(&source, &model);
+    source_close(&source);
+    values[rows * cols - 1] += 1;
+    put_head(place.hf, values, rows, cols);
+    expect_error(place.hf, ERR_FORMAT,
+                 "lm_head.weight differs from model.embed_tokens.weight, and tie_word_embeddings");
+    put_head(place.hf, values, rows - 1, cols);
+    expect_error(place.hf, ERR_FORMAT, "lm_head.weight differs");
+    free(values);
+    place_drop(&place);
+}
+
 static void test_templates(void **state)
 {
     struct place place;
@@ -266,6 +311,7 @@ int main(void)
         cmocka_unit_test(test_tensors_that_do_not_fit),
         cmocka_unit_test(test_directories_that_are_no_model),
         cmocka_unit_test(test_an_index_joins_files),
+        cmocka_unit_test(test_a_head_beside_a_tied_embedding),
         cmocka_unit_test(test_templates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
