@@ -86,6 +86,7 @@ static const struct refused_key refused_keys[] = {
     { "residual_scale", 1, "scaled residuals are not computed" },
     { "embedding_scale", 1, "scaled embeddings are not computed" },
     { "attention.scale", 0, "another attention scale is not computed" },
+    { "attention.causal", 1, "attention to later positions is not computed" },
     { "use_parallel_residual", 0, "parallel residuals are not computed" },
 };
 
@@ -104,11 +105,33 @@ static const struct gguf_value *find_key(const struct reader *reader, const char
     return gguf_find(reader->gguf, full);
 }
 
+/* A number, or the array of one for each layer that some converters write, when all are equal. */
+static bool read_of_layers(const struct gguf_value *value, uint32_t *out)
+{
+    int64_t *items;
+    size_t n_items;
+    if (gguf_read_u32(value, out))
+        return true;
+    if (!gguf_read_integers(value, &items, &n_items))
+        return false;
+    bool is_one = n_items > 0 && items[0] >= 0 && items[0] <= UINT32_MAX;
+    for (size_t i = 1; is_one && i < n_items; i++)
+        is_one = items[i] == items[0];
+    if (is_one)
+        *out = (uint32_t)items[0];
+    free(items);
+    return is_one;
+}
+
 static bool need_u32(const struct reader *reader, const char *key, uint32_t *out)
 {
     const struct gguf_value *value = find_key(reader, key);
-    if (gguf_read_u32(value, out) && *out > 0)
+    if (read_of_layers(value, out) && *out > 0)
         return true;
+    if (value && value->type == GGUF_ARRAY)
+        return err_set(reader->err, ERR_UNSUPPORTED,
+                       "metadata %s.%s is not one positive number for all layers",
+                       reader->arch->name, key);
     return err_set(reader->err, ERR_FORMAT, "metadata %s.%s is %s", reader->arch->name, key,
                    value ? "no positive number" : "missing");
 }
@@ -177,7 +200,7 @@ static void write_bool(struct buf *out, const char *key, bool value)
     buf_add_text(out, value ? "true" : "false");
 }
 
-/* Heads and their size. Per-layer arrays are read when all layers agree. */
+/* Heads and their size. */
 static bool write_heads(const struct reader *reader, uint32_t hidden)
 {
     uint32_t n_heads, n_kv_heads, head_dim, value_dim, rotated;

@@ -196,6 +196,37 @@ static void test_families(void **state)
     source_close(&source);
 }
 
+static void add_array(struct little *l, const char *name, const uint32_t *items, uint64_t n_items)
+{
+    uint8_t bytes[64];
+    const uint32_t type = 4; // u32
+    memcpy(bytes, &type, 4);
+    memcpy(bytes + 4, &n_items, 8);
+    memcpy(bytes + 12, items, n_items * sizeof *items);
+    gguf_add_raw(&l->builder, key(l, name), 9, bytes, 12 + n_items * sizeof *items);
+}
+
+static void test_arrays_of_layers(void **state)
+{
+    struct little l;
+    struct source source;
+    (void)state;
+    little_init(&l, "llama");
+    add_array(&l, "attention.head_count_kv", (uint32_t[]){ 2, 2, 2 }, 3);
+    finish(&l, &source, NULL);
+    assert_int_equal(source.config.n_kv_heads, 2);
+    source_close(&source);
+    little_init(&l, "llama");
+    add_array(&l, "attention.head_count_kv", (uint32_t[]){ 2, 1, 2 }, 3);
+    finish(&l, &source, "llama.attention.head_count_kv is not one positive number");
+    little_init(&l, "llama");
+    add_array(&l, "attention.head_count_kv", (uint32_t[]){ 0, 0 }, 2);
+    finish(&l, &source, "llama.attention.head_count_kv is not one positive number");
+    little_init(&l, "llama");
+    add_array(&l, "attention.head_count_kv", (uint32_t[]){ 2 }, 0);
+    finish(&l, &source, "llama.attention.head_count_kv is not one positive number");
+}
+
 static void test_refusals(void **state)
 {
     struct little l;
@@ -209,6 +240,9 @@ static void test_refusals(void **state)
     little_init(&l, "llama");
     gguf_add_u32(&l.builder, key(&l, "rope.dimension_count"), 2);
     finish(&l, &source, "partial rotation");
+    little_init(&l, "llama");
+    gguf_add_raw(&l.builder, key(&l, "attention.causal"), 7, "\0", 1);
+    finish(&l, &source, "llama.attention.causal: attention to later positions");
     little_init(&l, "llama");
     gguf_add_u32(&l.builder, key(&l, "attention.value_length"), 8);
     finish(&l, &source, "keys of 4 and values of 8");
@@ -235,9 +269,8 @@ static void test_refusals(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_plain),
-        cmocka_unit_test(test_rope),
-        cmocka_unit_test(test_families),
+        cmocka_unit_test(test_plain),    cmocka_unit_test(test_rope),
+        cmocka_unit_test(test_families), cmocka_unit_test(test_arrays_of_layers),
         cmocka_unit_test(test_refusals),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
