@@ -11,7 +11,6 @@ struct mlp {
     struct matmul input; // gate and up
     struct matmul down;
     bool is_apart;
-    bool is_down_quantised;
     uint32_t intermediate;
 };
 
@@ -67,9 +66,7 @@ static bool mlp_open(struct block *block, const struct block_parts *parts, struc
         .out = ws->hidden,
         .out_stride = parts->config->hidden,
     };
-    block->is_input_quantised =
-        block_is_quantised(&first) || (mlp->is_apart && block_is_quantised(&up));
-    mlp->is_down_quantised = block_is_quantised(&down);
+    block->input_group = matmul_group(&mlp->input);
     block->state = mlp;
     return true;
 }
@@ -102,7 +99,7 @@ static void mlp_step(const struct block *block, struct step *step)
               &(struct pack_job){
                   .x = ws->gate,
                   .width = mlp->intermediate,
-                  .is_quantised = mlp->is_down_quantised,
+                  .group = matmul_group(&mlp->down),
                   .memory = ws->inner_memory,
               },
               &ws->inner);

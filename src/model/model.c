@@ -339,7 +339,7 @@ static bool run_layers(struct model *model, struct step *step, struct err *err)
                       .weight = block->norm,
                       .epsilon = model->config.norm_eps,
                       .normed = ws->normed,
-                      .is_quantised = block->is_input_quantised,
+                      .group = block->input_group,
                       .memory = ws->input_memory,
                   },
                   &ws->input);
@@ -367,7 +367,7 @@ static bool run_head(struct model *model, struct step *step, float *out, struct 
                   .weight = model->final_norm,
                   .epsilon = config->norm_eps,
                   .normed = ws->normed,
-                  .is_quantised = block_is_quantised(&model->head.parts[0].weights),
+                  .group = matmul_group(&model->head),
                   .memory = ws->input_memory,
               },
               &ws->input);
