@@ -36,7 +36,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
     struct model_config config;
     struct err err = { 0 };
     const struct str text = { (const char *)bytes, size };
-    if (model_config_parse(&config, text, STR_NONE, &err)) {
+    if (model_config_parse(&config, text, &err)) {
         walk(&config);
         model_config_release(&config);
     } else {

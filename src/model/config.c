@@ -280,50 +280,9 @@ static bool read_layer_kinds(struct model_config *config, const struct json *roo
     return true;
 }
 
-/* ---- ids ---- */
-
-static bool add_end_id(struct model_config *config, const struct json *value, struct err *err)
-{
-    uint32_t id;
-    if (!json_read_u32(value, &id) || id >= config->vocab_size)
-        return err_set(err, ERR_FORMAT, "eos_token_id is not an id below %u", config->vocab_size);
-    if (config->n_end_ids == MODEL_CONFIG_END_IDS_CAP) {
-        return err_set(err, ERR_FORMAT, "eos_token_id lists more than %u ids",
-                       MODEL_CONFIG_END_IDS_CAP);
-    }
-    config->end_ids[config->n_end_ids++] = (int32_t)id;
-    return true;
-}
-
-static bool read_ids(struct model_config *config, const struct json *root,
-                     const struct json *generation, struct err *err)
-{
-    config->bos_id = -1;
-    if (json_kind(json_get(root, "bos_token_id")) == JSON_KIND_INTEGER) {
-        uint32_t id;
-        if (!json_read_u32(json_get(root, "bos_token_id"), &id) || id >= config->vocab_size) {
-            return err_set(err, ERR_FORMAT, "bos_token_id is not an id below %u",
-                           config->vocab_size);
-        }
-        config->bos_id = (int32_t)id;
-    }
-    const struct json *from = config_has(generation, "eos_token_id") ? generation : root;
-    const struct json *value = json_get(from, "eos_token_id");
-    if (!config_has(from, "eos_token_id"))
-        return true;
-    if (json_kind(value) != JSON_KIND_ARRAY)
-        return add_end_id(config, value, err);
-    for (size_t i = 0; i < json_size(value); i++) {
-        if (!add_end_id(config, json_at(value, i), err))
-            return false;
-    }
-    return true;
-}
-
 /* ---- the whole ---- */
 
-static bool read_all(struct model_config *config, const struct json *root,
-                     const struct json *generation, struct err *err)
+static bool read_all(struct model_config *config, const struct json *root, struct err *err)
 {
     if (json_kind(root) != JSON_KIND_OBJECT)
         return err_set(err, ERR_FORMAT, "not an object");
@@ -335,50 +294,37 @@ static bool read_all(struct model_config *config, const struct json *root,
         return false;
     config->model_type = arena_strdup(&config->arena, model_type);
     return check_refused_keys(root, err) && read_dimensions(config, root, err) &&
-           read_layer_kinds(config, root, err) && config_read_rope(config, root, err) &&
-           read_ids(config, root, generation, err);
+           read_layer_kinds(config, root, err) && config_read_rope(config, root, err);
 }
 
-bool model_config_parse(struct model_config *config, struct str config_json,
-                        struct str generation_json, struct err *err)
+bool model_config_parse(struct model_config *config, struct str text, struct err *err)
 {
     *config = (struct model_config){ 0 };
-    struct json *generation = NULL;
-    struct json *root = json_parse(config_json, err);
-    bool ok = root != NULL || err_wrap(err, "config.json");
-    if (ok && generation_json.size > 0) {
-        generation = json_parse(generation_json, err);
-        ok = generation != NULL || err_wrap(err, "generation_config.json");
-    }
+    struct json *root = json_parse(text, err);
+    bool ok = root != NULL;
     if (ok) {
         /* Every array in it is bounded by the ceilings of layers and head_dim. */
         arena_init(&config->arena, (size_t)1 << 20);
-        ok = read_all(config, root, generation, err) || err_wrap(err, "config.json");
+        ok = read_all(config, root, err);
     }
     json_free(root);
-    json_free(generation);
-    if (!ok)
-        model_config_release(config);
-    return ok;
+    if (ok)
+        return true;
+    model_config_release(config);
+    return err_wrap(err, "config.json");
 }
 
 bool model_config_read(struct model_config *config, const char *directory, struct err *err)
 {
     *config = (struct model_config){ 0 };
-    struct buf text, generation;
+    struct buf text;
     buf_init(&text, MODEL_CONFIG_BYTES_CAP);
-    buf_init(&generation, MODEL_CONFIG_BYTES_CAP);
     char *path = path_join(directory, "config.json");
-    char *generation_path = path_join(directory, "generation_config.json");
     const bool ok =
         file_read(path, &text, err) &&
-        (!file_exists(generation_path) || file_read(generation_path, &generation, err)) &&
-        (model_config_parse(config, buf_view(&text), buf_view(&generation), err) ||
-         err_wrap(err, "%s", directory));
+        (model_config_parse(config, buf_view(&text), err) || err_wrap(err, "%s", directory));
     free(path);
-    free(generation_path);
     buf_release(&text);
-    buf_release(&generation);
     return ok;
 }
 

@@ -4,7 +4,9 @@
  * rope_scaling at the top; or one rope_parameters object, also keyed by layer type) and the
  * config.json that shard/source writes for GGUF files. A model that this program would compute
  * wrongly is refused here, by name and with the reason, before any weight is read: model_type is
- * matched whole, never in part, and settings that no block understands are errors.
+ * matched whole, never in part, and settings that no block understands are errors. Ids that begin
+ * and end texts are the tokenizer's affair (shard/tokenizer_source): one that lies outside the
+ * vocabulary of a cut-down model changes no logit.
  *
  * Plain data after reading; the arena owns its arrays. Read-only: any thread. */
 #ifndef CASCADIA_MODEL_CONFIG_H
@@ -48,7 +50,6 @@ struct rope_config {
 /* Kinds of attention layer; each may have its own rotation. */
 enum layer_kind { LAYER_FULL, LAYER_SLIDING, LAYER_KIND_COUNT };
 
-#define MODEL_CONFIG_END_IDS_CAP 16u
 #define MODEL_CONFIG_LAYERS_CAP 4096u
 #define MODEL_CONFIG_BYTES_CAP ((size_t)16 << 20)
 
@@ -72,19 +73,13 @@ struct model_config {
     const uint8_t *layer_kinds; // [n_layers] enum layer_kind
     uint32_t window; // of sliding layers: key k is visible to query q when q - window < k
     struct rope_config rope[LAYER_KIND_COUNT];
-
-    int32_t bos_id;                            // -1 when there is none
-    int32_t end_ids[MODEL_CONFIG_END_IDS_CAP]; // generation_config.json's, else config.json's
-    uint32_t n_end_ids;
 };
 
-/* Reads the text of config.json, and of generation_config.json when there is one (else STR_NONE).
- * ERR_FORMAT: not JSON, or a setting is missing or nonsense; ERR_UNSUPPORTED: understood and not
- * computed by this program. On failure `config` is zeroed. */
-bool model_config_parse(struct model_config *config, struct str config_json,
-                        struct str generation_json, struct err *err);
+/* Reads the text of config.json. ERR_FORMAT: not JSON, or a setting is missing or nonsense;
+ * ERR_UNSUPPORTED: understood and not computed by this program. On failure `config` is zeroed. */
+bool model_config_parse(struct model_config *config, struct str text, struct err *err);
 
-/* The same from a directory; only config.json must be there. */
+/* The same from a directory. */
 bool model_config_read(struct model_config *config, const char *directory, struct err *err);
 
 void model_config_release(struct model_config *config); // zeroed values are fine

@@ -27,8 +27,7 @@ static bool open_files(struct source *source, const char *path, struct err *err)
 /* With the files open: the configuration, and each of its tensors. */
 static bool bind_tensors(struct source *source, struct err *err)
 {
-    if (!model_config_parse(&source->config, buf_view(&source->config_json),
-                            buf_view(&source->generation_json), err))
+    if (!model_config_parse(&source->config, buf_view(&source->config_json), err))
         return false;
     source->n_tensors = family_count_needs(&source->config);
     source->tensors = xcalloc(source->n_tensors + 1, sizeof *source->tensors);

@@ -24,7 +24,7 @@ static bool parse(struct model_config *config, const char *model_type, const cha
              "\"num_hidden_layers\": 4, \"vocab_size\": 272, \"max_position_embeddings\": 256,"
              "\"num_attention_heads\": 4}",
              extra, model_type);
-    return model_config_parse(config, str_from(text), STR_NONE, err);
+    return model_config_parse(config, str_from(text), err);
 }
 
 static void assert_refused(const char *model_type, const char *extra, enum err_code code,
@@ -59,8 +59,6 @@ static void test_defaults(void **state)
     assert_false(config.is_tied || config.has_qkv_bias || config.has_o_bias || config.has_mlp_bias);
     assert_true(config.rope[LAYER_FULL].theta == 10000.0);
     assert_int_equal(config.rope[LAYER_FULL].type, ROPE_DEFAULT);
-    assert_int_equal(config.bos_id, -1);
-    assert_int_equal(config.n_end_ids, 0);
     assert_int_equal(model_config_window(&config, 3), UINT32_MAX);
     model_config_release(&config);
     model_config_release(&config);
@@ -203,10 +201,10 @@ static void test_refusals(void **state)
     assert_refused("llama", "\"head_dim\": 4096,", ERR_UNSUPPORTED, "head_dim");
     assert_refused("llama", "\"rms_norm_eps\": \"small\",", ERR_FORMAT, "rms_norm_eps");
     assert_refused("llama", "\"tie_word_embeddings\": 1,", ERR_FORMAT, "tie_word_embeddings");
-    assert_refused("llama", "\"eos_token_id\": [2, 272],", ERR_FORMAT, "eos_token_id");
-    assert_refused("llama", "\"bos_token_id\": -3,", ERR_FORMAT, "bos_token_id");
-    /* Neutral values of refused keys are taken. */
+    /* Neutral values of refused keys are taken, and ids that the vocabulary has not. */
     struct model_config config;
+    take(&config, "llama", "\"eos_token_id\": [2, 272], \"bos_token_id\": -1,");
+    model_config_release(&config);
     take(&config, "llama",
          "\"quantization_config\": null, \"num_local_experts\": 1, \"logits_scaling\": 1.0,"
          "\"final_logit_softcapping\": null, \"clip_qkv\": false, \"partial_rotary_factor\": 1.0,");
@@ -219,36 +217,13 @@ static void test_missing_dimension(void **state)
     struct model_config config;
     struct err err = { 0 };
     const struct str text = STR("{\"model_type\": \"llama\", \"hidden_size\": 64}");
-    assert_false(model_config_parse(&config, text, STR_NONE, &err));
+    assert_false(model_config_parse(&config, text, &err));
     assert_int_equal(err.code, ERR_FORMAT);
     assert_non_null(strstr(err.text, "intermediate_size is missing"));
-    assert_false(model_config_parse(&config, STR("[]"), STR_NONE, &err));
+    assert_false(model_config_parse(&config, STR("[]"), &err));
     assert_int_equal(err.code, ERR_FORMAT);
-    assert_false(model_config_parse(&config, STR("{"), STR_NONE, &err));
+    assert_false(model_config_parse(&config, STR("{"), &err));
     assert_int_equal(err.code, ERR_FORMAT);
-}
-
-static void test_end_ids(void **state)
-{
-    (void)state;
-    struct model_config config;
-    take(&config, "llama", "\"eos_token_id\": [2, 9], \"bos_token_id\": 1,");
-    assert_int_equal(config.n_end_ids, 2);
-    assert_int_equal(config.end_ids[1], 9);
-    assert_int_equal(config.bos_id, 1);
-    model_config_release(&config);
-    const struct str text =
-        STR("{\"model_type\": \"llama\", \"hidden_size\": 64, \"intermediate_size\": 96,"
-            "\"num_hidden_layers\": 4, \"vocab_size\": 272, \"max_position_embeddings\": 256,"
-            "\"num_attention_heads\": 4, \"eos_token_id\": 2}");
-    struct err err = { 0 };
-    assert_true(model_config_parse(&config, text, STR("{\"eos_token_id\": [3, 4]}"), &err));
-    assert_int_equal(config.n_end_ids, 2);
-    assert_int_equal(config.end_ids[0], 3);
-    model_config_release(&config);
-    assert_true(model_config_parse(&config, text, STR("{\"top_k\": 5}"), &err));
-    assert_int_equal(config.end_ids[0], 2);
-    model_config_release(&config);
 }
 
 /* ---- all golden folders ---- */
@@ -317,7 +292,7 @@ static void assert_same(const struct model_config *a, const struct model_config 
                 a->norm_eps == b->norm_eps && a->has_qkv_bias == b->has_qkv_bias &&
                 a->has_o_bias == b->has_o_bias && a->has_mlp_bias == b->has_mlp_bias &&
                 a->has_qk_norm == b->has_qk_norm && a->is_tied == b->is_tied &&
-                a->window == b->window && a->bos_id == b->bos_id && a->n_end_ids == b->n_end_ids);
+                a->window == b->window);
     assert_memory_equal(a->layer_kinds, b->layer_kinds, a->n_layers);
     assert_same_rope(&a->rope[LAYER_FULL], &b->rope[LAYER_FULL], a->head_dim / 2);
     assert_same_rope(&a->rope[LAYER_SLIDING], &b->rope[LAYER_SLIDING], a->head_dim / 2);
@@ -332,15 +307,15 @@ static void check_folder(const char *name, uint32_t *n_taken, uint32_t *n_refuse
     const bool has_new = read_text(name, "config.v5.json", &new);
     if (has_old && is_supported(name)) {
         assert_true(has_new);
-        if (!model_config_parse(&config, buf_view(&old), STR_NONE, &err) ||
-            !model_config_parse(&config_new, buf_view(&new), STR_NONE, &err))
+        if (!model_config_parse(&config, buf_view(&old), &err) ||
+            !model_config_parse(&config_new, buf_view(&new), &err))
             fail_msg("%s: %s", name, err.text);
         assert_same(&config, &config_new);
         model_config_release(&config);
         model_config_release(&config_new);
         (*n_taken)++;
     } else if (has_old) {
-        if (model_config_parse(&config, buf_view(&old), STR_NONE, &err))
+        if (model_config_parse(&config, buf_view(&old), &err))
             fail_msg("%s was taken", name);
         assert_int_equal(err.code, ERR_UNSUPPORTED);
         assert_null(strstr(err.text, "does not know"));
@@ -372,10 +347,10 @@ static void test_golden_folders(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_defaults), cmocka_unit_test(test_windows),
-        cmocka_unit_test(test_rotation), cmocka_unit_test(test_refused_rotation),
-        cmocka_unit_test(test_refusals), cmocka_unit_test(test_missing_dimension),
-        cmocka_unit_test(test_end_ids),  cmocka_unit_test(test_golden_folders),
+        cmocka_unit_test(test_defaults),       cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_rotation),       cmocka_unit_test(test_refused_rotation),
+        cmocka_unit_test(test_refusals),       cmocka_unit_test(test_missing_dimension),
+        cmocka_unit_test(test_golden_folders),
     };
     return cmocka_run_group_tests_name("config", tests, NULL, NULL);
 }

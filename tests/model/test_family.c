@@ -10,7 +10,7 @@
 static void parse(struct model_config *config, const char *text)
 {
     struct err err = { 0 };
-    if (!model_config_parse(config, str_from(text), STR_NONE, &err))
+    if (!model_config_parse(config, str_from(text), &err))
         fail_msg("%s", err.text);
 }
 

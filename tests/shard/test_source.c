@@ -80,7 +80,8 @@ static void test_both_kinds_hold_the_model(void **state)
         open_or_fail(&source, place.gguf);
         assert_int_equal(source.config.is_tied, is_tied);
         assert_true(source.config.head_dim == 32 && source.config.n_kv_heads == 1);
-        assert_true(source.config.bos_id == 1 && source.config.end_ids[0] == 2);
+        assert_non_null(strstr(source.config_json.data, "\"bos_token_id\":1"));
+        assert_non_null(strstr(source.config_json.data, "\"eos_token_id\": [2]"));
         /* the rows of q and k are put back from the rotation's order of neighbours */
         check_values(&source, &model);
         source_close(&source);

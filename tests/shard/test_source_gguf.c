@@ -98,8 +98,8 @@ static void test_plain(void **state)
     assert_true(config->norm_eps == 1e-6f);
     assert_true(config->rope[LAYER_FULL].theta == 500000.0);
     assert_int_equal(config->rope[LAYER_FULL].type, ROPE_DEFAULT);
-    assert_true(config->n_end_ids == 2 && config->end_ids[0] == 5 && config->end_ids[1] == 7);
-    assert_int_equal(config->bos_id, -1);
+    assert_non_null(strstr(source.config_json.data, "\"eos_token_id\": [5, 7]"));
+    assert_null(strstr(source.config_json.data, "bos_token_id"));
     source_close(&source);
 }
 
