@@ -15,7 +15,7 @@ import llama_peer
 PROMPTS = ["The capital of France is", "Once upon a time, in a small village,", "def fibonacci(n):\n",
            "Water boils at a temperature of", "The three primary colors are"]
 N_TOKENS = 64
-NEAR_TIE = 0.35  # logits; the two programs round activations in groups of 128 and 32
+NEAR_TIE = 0.25  # logits of spread 3.4; both round activations to int8 in groups of 32, in another order of sums
 THREADS = "2"
 
 
