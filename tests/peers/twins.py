@@ -6,7 +6,8 @@ usage: twins.py CASCADIA [FOLDER...]
 The folders are those that tools/reference/make_twins.py wrote; without any, some of each sort are made first,
 by transformers and gguf-py in a cache outside the tree (or by what this Python can import already). With --quantization f32 every logit lies within 1e-3 of transformers'; 2 and 3 stages, 2 threads and every
 instruction set give the same bits; keys and values in f16 stay near; a model in int8, int4 or int4-asym, with
-every group size, gives the same bits on every instruction set and logits that still follow the float ones."""
+every group size, gives the same bits on every instruction set and logits that still follow the float ones; and
+its shard, read by docs/shard-format.md alone, is a model whose logits in transformers they follow closely."""
 import json
 import os
 import pathlib
@@ -40,7 +41,13 @@ if len(sys.argv) < 2:
     sys.exit(__doc__)
 install()
 import numpy as np  # noqa: E402
+import safetensors.torch  # noqa: E402
+import torch  # noqa: E402
+import transformers  # noqa: E402
 
+from shard_reader import read_shard  # noqa: E402
+
+transformers.logging.set_verbosity_error()
 RUNGS = ("scalar", "avx2", "avx512")
 LEAST_CORRELATION = {"int8": 0.99, "int4": 0.6, "int4-asym": 0.6, "f16": 0.999, "bf16": 0.99}
 
@@ -50,11 +57,13 @@ class Program:
         self.path, self.model, self.cache = path, model, cache
         self.ids = model / "ids.json"
 
+    def source(self):
+        return self.model / "model.gguf" if (self.model / "model.gguf").exists() else self.model
+
     def logits(self, *options):
         """None when this CPU lacks the instruction set asked for."""
-        model = self.model / "model.gguf" if (self.model / "model.gguf").exists() else self.model
         out = pathlib.Path(self.cache) / "out.npy"
-        words = [self.path, "eval", "logits", model, "--ids", self.ids, "-o", out, "--all", *options]
+        words = [self.path, "eval", "logits", self.source(), "--ids", self.ids, "-o", out, "--all", *options]
         done = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"XDG_CACHE_HOME": self.cache})
         if done.returncode and "--isa" in options and "has no instruction set" in done.stderr:
             return None
@@ -72,6 +81,38 @@ def check_same(program, first, form, n_layers):
             raise RuntimeError(f"{' '.join([*form, *options])}: {np.abs(again - first).max():.1e} from the first run")
 
 
+def check_shard(program, got, options):
+    """What the activations' rounding leaves between the engine and the decoded weights is little."""
+    shard = pathlib.Path(program.cache) / "shard"
+    source = program.source()
+    subprocess.run([program.path, "shard", "--model", source, "-o", shard, "--quiet", "--force", *options], check=True,
+                   capture_output=True, env=os.environ | {"XDG_CACHE_HOME": program.cache})
+    if "divisors" in (shard / "config.json").read_text():
+        return  # a rotation that only this program's configurations say
+    folder = shard if source.is_file() else source
+    config = transformers.AutoConfig.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32)
+    decoded, stored = read_shard(shard), {}
+    for file in folder.glob("*.safetensors"):
+        stored |= safetensors.torch.load_file(file)
+    for name, t in model.named_parameters():
+        values, error = decoded.pop(name)
+        t.data.copy_(torch.from_numpy(np.array(values if t.ndim == 1 else values[:t.shape[0]])))
+        if name in stored and error is not None:
+            exact = stored[name].double()
+            measured = ((t.data.double() - exact).norm() / exact.norm()).item()
+            if abs(measured - error) > 1e-5 + 1e-3 * error:
+                raise RuntimeError(f"{name}: the manifest's error is {error}, and {measured:.6f} here")
+    if decoded:
+        raise RuntimeError(f"the shard has {', '.join(decoded)} too")
+    ids = torch.tensor([json.loads(program.ids.read_text())])
+    with torch.no_grad():
+        meant = model.eval()(ids, use_cache=False).logits[0].numpy()
+    follows = np.corrcoef(got.ravel(), meant.ravel())[0, 1]
+    if follows < 0.99:
+        raise RuntimeError(f"{' '.join(options)}: correlation {follows:.4f} with the decoded shard")
+
+
 def check_quantised(program, expected, seed, n_layers):
     """Each seed tries a part of the formats, so that a run of many tries all."""
     forms = [(form, size) for form in ("int8", "int4", "int4-asym") for size in ("32", "64", "128")]
@@ -81,6 +122,7 @@ def check_quantised(program, expected, seed, n_layers):
         options = ["--quantization", form, "--group-size", size]
         got = program.logits(*options)
         check_same(program, got, options, n_layers)
+        check_shard(program, got, options)
         follows = np.corrcoef(got.ravel(), expected.ravel())[0, 1]
         worst = min(worst, follows)
         if not np.isfinite(got).all() or follows < LEAST_CORRELATION[form]:
@@ -109,6 +151,7 @@ def check(path, folder):
         if is_gguf:
             plain = program.logits()
             check_same(program, plain, [], n_layers)
+            check_shard(program, plain, [])
             worst = np.corrcoef(plain.ravel(), expected.ravel())[0, 1]
             if worst < LEAST_CORRELATION["int4"]:  # what float matrices of the file become
                 raise RuntimeError(f"as the file has it: correlation {worst:.3f}")
