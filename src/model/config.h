@@ -38,7 +38,7 @@ struct rope_config {
     double theta;
     double factor;               // linear, dynamic, llama3, yarn; longrope: 0 when not given
     uint32_t original_positions; // original_max_position_embeddings, wherever it was said
-    double low_freq_factor, high_freq_factor;     // llama3
+    double low_freq_factor, high_freq_factor;     // llama3, else 0
     double beta_fast, beta_slow;                  // yarn
     bool truncate;                                // yarn: its range is rounded to whole dimensions
     double mscale, mscale_all_dim;                // yarn: 0 when not given

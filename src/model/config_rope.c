@@ -116,8 +116,8 @@ static bool read_settings(struct model_config *config, const struct json *root,
     if (!read_type(settings, &rope->type, err) || !check_inside(settings, err) ||
         !read_theta(config, root, settings, &rope->theta, err) ||
         !read_factor(config, settings, rope, err) ||
-        !config_double(settings, "low_freq_factor", 1, 1e-6, 1e6, &rope->low_freq_factor, err) ||
-        !config_double(settings, "high_freq_factor", 4, 1e-6, 1e6, &rope->high_freq_factor, err) ||
+        !config_double(settings, "low_freq_factor", 0, 1e-6, 1e6, &rope->low_freq_factor, err) ||
+        !config_double(settings, "high_freq_factor", 0, 1e-6, 1e6, &rope->high_freq_factor, err) ||
         !config_double(settings, "beta_fast", 32, 1e-6, 1e6, &rope->beta_fast, err) ||
         !config_double(settings, "beta_slow", 1, 1e-6, 1e6, &rope->beta_slow, err) ||
         !config_flag(settings, "truncate", true, &rope->truncate, err) ||
@@ -125,6 +125,8 @@ static bool read_settings(struct model_config *config, const struct json *root,
         !config_double(settings, "mscale_all_dim", 0, 0, 1e3, &rope->mscale_all_dim, err) ||
         !config_double(settings, "attention_factor", 0, 0, 1e3, &rope->attention_factor, err))
         return false;
+    if (rope->type == ROPE_LLAMA3 && (rope->low_freq_factor == 0 || rope->high_freq_factor == 0))
+        return err_set(err, ERR_FORMAT, "low_freq_factor or high_freq_factor is missing");
     if (rope->type == ROPE_LLAMA3 && !(rope->high_freq_factor > rope->low_freq_factor))
         return err_set(err, ERR_FORMAT, "high_freq_factor is not above low_freq_factor");
     if (rope->type == ROPE_LONGROPE) {

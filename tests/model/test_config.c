@@ -165,6 +165,10 @@ static void test_refused_rotation(void **state)
     assert_refused("llama", "\"rope_scaling\": {\"type\": \"spiral\", \"factor\": 2},",
                    ERR_UNSUPPORTED, "spiral");
     assert_refused("llama", "\"rope_scaling\": {\"type\": \"linear\"},", ERR_FORMAT, "factor");
+    assert_refused("llama",
+                   "\"rope_scaling\": {\"rope_type\": \"llama3\", \"factor\": 8,"
+                   "\"high_freq_factor\": 4},",
+                   ERR_FORMAT, "low_freq_factor");
     assert_refused("llama", "\"rope_scaling\": {\"type\": \"linear\", \"factor\": \"4\"},",
                    ERR_FORMAT, "factor");
     assert_refused("llama", "\"rope_scaling\": [1],", ERR_FORMAT, "rope_scaling");
