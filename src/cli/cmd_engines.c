@@ -35,7 +35,7 @@ static int engines_run(const struct command *command, int argc, char **argv)
         return 2;
     print_engines();
     print_rungs();
-    return fflush(stdout) == 0 && !ferror(stdout) ? 0 : 1;
+    return 0;
 }
 
 const struct command command_engines = {

@@ -3,6 +3,7 @@
 #include "base/str.h"
 #include "cli/command.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -111,9 +112,9 @@ static void add_command_help(struct buf *out, const struct command *command)
 
 static int print(struct buf *out)
 {
-    bool written = fwrite(out->data, 1, out->size, stdout) == out->size && fflush(stdout) == 0;
+    fwrite(out->data, 1, out->size, stdout); // main sees whether it went well
     buf_release(out);
-    return written ? 0 : 1;
+    return 0;
 }
 
 static int print_markdown(struct buf *out)
@@ -218,16 +219,10 @@ static int take_log_options(int argc, char **argv)
     return kept;
 }
 
-int main(int argc, char **argv)
+/* Runs what the words ask for and returns the exit status. */
+static int run_words(int argc, char **argv)
 {
     int n_words;
-    signal(SIGPIPE, SIG_IGN);
-    argc = take_log_options(argc - 1, argv + 1);
-    argv++;
-    if (argc < 0) {
-        fprintf(stderr, "cascadia: --log-level takes error, warn, info or debug\n");
-        return 2;
-    }
     if (argc == 1 && strcmp(argv[0], "--version") == 0)
         return printf("cascadia %s\n", CASCADIA_VERSION) < 0;
     const struct command *command = find_command(argc, argv, &n_words);
@@ -238,4 +233,22 @@ int main(int argc, char **argv)
     if (asks_for_help(argc - n_words, argv + n_words))
         return run_help(&command_help, n_words, argv);
     return command->run(command, argc - n_words, argv + n_words);
+}
+
+int main(int argc, char **argv)
+{
+    signal(SIGPIPE, SIG_IGN);
+    argc = take_log_options(argc - 1, argv + 1);
+    if (argc < 0) {
+        fprintf(stderr, "cascadia: --log-level takes error, warn, info or debug\n");
+        return 2;
+    }
+    int status = run_words(argc, argv + 1);
+    /* What was printed may wait in the buffer still: a full disk is found out here, if a command
+     * did not do so itself. */
+    if ((fflush(stdout) != 0 || ferror(stdout)) && status == 0) {
+        fprintf(stderr, "cascadia: cannot write to standard output: %s\n", strerror(errno));
+        status = 1;
+    }
+    return status;
 }

@@ -61,5 +61,9 @@ check "a word that is missing has a name" misused "MODEL is missing" run
 check "the second one too" misused "TEXTFILE is missing" eval perplexity model.gguf
 check "options that are needed" misused "--ids and --output are needed" eval logits model.gguf
 check "shard needs two" misused "usage: cascadia shard" shard --model model.gguf
+full() { ! timeout 20 "$program" "$@" >/dev/full 2>"$work/err" && grep -q "No space left" "$work/err"; }
+check "a full disk is no success: help" full help
+check "... --version" full --version
+check "... engines" full engines
 check "a bad level" misused "takes error, warn, info or debug" --log-level loud help
 exit $failed
