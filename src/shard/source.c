@@ -5,11 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/json.h"
 #include "base/memory.h"
 #include "model/family.h"
 #include "shard/source_internal.h"
 #include "weights/weights.h"
+
+#define NAMES_BYTES_CAP 200u // of the types in an error's sentence
 
 static bool open_files(struct source *source, const char *path, struct err *err)
 {
@@ -79,13 +82,25 @@ void source_close(struct source *source)
     *source = (struct source){ 0 };
 }
 
+/* What there is instead, since who made the file can make another. */
+static bool type_not_read(const struct source_found *found, struct err *err)
+{
+    struct buf names;
+    buf_init(&names, NAMES_BYTES_CAP);
+    for (size_t i = 0; i < QUANT_SOURCE_COUNT; i++)
+        buf_printf(&names, " %s", quant_sources[i]->name);
+    err_set(err, ERR_UNSUPPORTED, "tensor %.*s is of type %s, which is not read; these are:%s",
+            STR_ARG(found->name), found->type_name, names.data);
+    buf_release(&names);
+    return false;
+}
+
 bool source_bind_tensor(const struct source_found *found, const struct family_need *need,
                         struct source_tensor *out, struct err *err)
 {
     bool is_matrix = tensor_role_info(need->role)->is_matrix;
     if (found->kind == QUANT_SOURCE_COUNT)
-        return err_set(err, ERR_UNSUPPORTED, "tensor %.*s is of type %s, which is not read",
-                       STR_ARG(found->name), found->type_name);
+        return type_not_read(found, err);
     if (found->n_dims != (is_matrix ? 2u : 1u) || found->rows != need->rows ||
         found->cols != need->cols)
         return err_set(

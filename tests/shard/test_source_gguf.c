@@ -255,7 +255,8 @@ static void test_refusals(void **state)
     little_init(&l, "llama");
     uint8_t superblock[144] = { 0 };
     gguf_add_tensor(&l.builder, "output.weight", 12, (uint64_t[]){ 256, 1 }, 2, superblock, 144);
-    finish(&l, &source, "tensor output.weight is of type q4_k, which is not read");
+    finish(&l, &source,
+           "tensor output.weight is of type q4_k, which is not read; these are: f32 f16");
     little_init(&l, "llama");
     gguf_add_u32(&l.builder, "split.count", 3);
     finish(&l, &source, "one of 3 parts");
