@@ -24,7 +24,7 @@ static const struct option_row engine_rows[] = {
                  "memory for keys and values that all requests share; 0: a default"),
     OPTION_U32(struct run_options, pipeline.engine.max_sequences, "max-sequences", "N", 0, 1024,
                "requests that run at once; 0: 16; more wait"),
-    OPTION_U32(struct run_options, pipeline.engine.threads, "threads", "N", 0, 1024,
+    OPTION_U32(struct run_options, pipeline.engine.threads, "threads", "N", 0, 256,
                "threads; 0: one a processor"),
     OPTION_BOOL(struct run_options, pipeline.insecure, "insecure",
                 "allows a --host beyond this machine, in the clear"),

@@ -156,13 +156,23 @@ static bool start_scheduler(struct serving *serving, struct err *err)
     return serving->scheduler != NULL;
 }
 
+/* Errors are about the shard, which may lie in the cache under a number; `name` is what the user
+ * called the model. */
+static bool open_text(struct serving *serving, const char *name, struct err *err)
+{
+    const char *const shard =
+        is_mock(serving->pipeline_options) ? NULL : serving->pipeline_options->engine.model;
+
+    if (text_side_open(&serving->text, shard, serving->options->chat_template, err))
+        return true;
+    return shard != NULL && strcmp(shard, name) != 0 ? err_wrap(err, "%s", name) : false;
+}
+
 static bool open_all(struct serving *serving, const char *name, struct err *err)
 {
     const struct pipeline_options *const pipeline = serving->pipeline_options;
 
-    if (!open_server(serving, err) ||
-        !text_side_open(&serving->text, is_mock(pipeline) ? NULL : pipeline->engine.model,
-                        serving->options->chat_template, err))
+    if (!open_server(serving, err) || !open_text(serving, name, err))
         return false;
     serving->pipeline = pipeline_open(pipeline, err);
     if (serving->pipeline == NULL)
