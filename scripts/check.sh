@@ -6,6 +6,12 @@ cd "$(dirname "$0")/.."
 
 step() { printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
 
+# BUILD [ctest options]: the tests, then what they skipped and why, which ctest keeps to itself.
+tests() {
+    ctest --test-dir "$1" --output-on-failure "${@:2}"
+    grep -h '^skipped: ' "$1/Testing/Temporary/LastTest.log" | sort -u || true
+}
+
 step "setup"
 scripts/setup.sh check
 command -v ccache >/dev/null && export CMAKE_C_COMPILER_LAUNCHER=ccache
@@ -24,16 +30,16 @@ build/check/cascadia help --markdown | diff -u docs/cli.md - || {
     exit 1
 }
 echo "instruction sets here: $(grep -o -w -E 'avx2|avx512f|avx512_vnni|avx_vnni|amx_int8' /proc/cpuinfo | sort -u | tr '\n' ' ')"
-ctest --test-dir build/check --output-on-failure
+tests build/check
 
 step "clang build with asan and ubsan"
 cmake --preset asan >/dev/null
 cmake --build build/asan
-ctest --test-dir build/asan --output-on-failure
+tests build/asan
 
 step "tsan: base, pipeline, generate"
 cmake --preset tsan >/dev/null
 cmake --build build/tsan
-ctest --test-dir build/tsan --output-on-failure -L 'base|pipeline|generate'
+tests build/tsan -L 'base|pipeline|generate'
 
 step "done"
