@@ -9,7 +9,7 @@ step() { printf '\n== %s (%d s)\n' "$1" "$SECONDS"; }
 # BUILD [ctest options]: the tests, then what they skipped and why, which ctest keeps to itself.
 tests() {
     ctest --test-dir "$1" --output-on-failure "${@:2}"
-    grep -h '^skipped: ' "$1/Testing/Temporary/LastTest.log" | sort -u || true
+    grep -hE '^(skipped:|SKIPPED) ' "$1/Testing/Temporary/LastTest.log" | sort -u || true
 }
 
 step "setup"
