@@ -40,6 +40,7 @@ struct worker {
     uint32_t dialler_tag;
     struct engine_info chain; // capacities of all stages up to this one
     char head[ADDRESS_TEXT_CAP];
+    struct err refused; // why the last neighbour that did not fit was sent away
 };
 
 static bool is_last(const struct worker *worker)
@@ -135,6 +136,14 @@ static void find_head(struct worker *worker, const struct greeting *greeting)
         snprintf(worker->head, sizeof worker->head, "%s", theirs->head);
 }
 
+/* A neighbour that does not fit dials again every second: the reason is said when it is another. */
+static void say_refused(struct worker *worker, const char *peer, const struct err *err)
+{
+    if (strcmp(worker->refused.text, err->text) != 0)
+        log_warn("refused %s: %s", peer, err->text);
+    worker->refused = *err;
+}
+
 /* A neighbour dialled in: its session replaces the one there is, if it is to be believed. Takes the
  * greeting. */
 static void begin_session(struct worker *worker, struct greeting *greeting)
@@ -147,11 +156,12 @@ static void begin_session(struct worker *worker, struct greeting *greeting)
     handshake_narrow(&chain, &theirs->info);
     handshake_init(&mine, HANDSHAKE_NEIGHBOUR, options->rank, options->total, &chain);
     if (!greeting_welcome(greeting, &mine, &err)) {
-        log_warn("refused %s: %s", link_peer(greeting->link), err.text);
+        say_refused(worker, link_peer(greeting->link), &err);
         greeting_free(greeting);
         return;
     }
     end_session(worker, false, false);
+    worker->refused = (struct err){ 0 };
     worker->epoch = greeting->epoch;
     worker->chain = mine.info;
     find_head(worker, greeting);
@@ -302,7 +312,7 @@ static void close_all(struct worker *worker)
 static void serve(struct worker *worker, const atomic_int *stop)
 {
     struct event event;
-    log_info("rank %u of %u: layers %u to %u, waiting for rank %u at %s", worker->options->rank,
+    log_info("rank %u of %u: layers %u to %u, listening for rank %u at %s", worker->options->rank,
              worker->options->total, stage_info(worker->stage)->layer_first,
              stage_info(worker->stage)->layer_end, worker->options->rank - 1,
              acceptor_address(worker->acceptor));

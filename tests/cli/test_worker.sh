@@ -50,14 +50,6 @@ check "no such engine" refused 1 "there is no engine" \
     --rank 1 --total 2 --listen "unix:$work/a" --model mock-model --engine steam
 check "a bad address" refused 2 "is no address" --rank 1 --total 2 --listen 9000 "${mock[@]}"
 
-rank() { # RANK OPTIONS...: sets $pid
-    local number=$1
-    shift
-    "$program" worker --rank "$number" --total 3 --listen "unix:$work/rank-$number" "${mock[@]}" "$@" \
-        >"$work/out-$number" 2>"$work/log-$number" &
-    pid=$!
-}
-
 ends_well() { # PID
     kill -TERM "$1"
     wait "$1"
@@ -70,6 +62,27 @@ await() { # WORDS FILE
     done
     cat "$2"
     return 1
+}
+
+"$program" worker --rank 1 --total 2 --listen "unix:$work/odd" --layer-start 3 --layer-end 8 "${mock[@]}" 2>"$work/log-odd" &
+odd=$!
+refused_head() { # by a rank whose layers do not follow
+    timeout 20 "$program" worker --rank 0 --total 2 --listen "unix:$work/odd-head" --next "unix:$work/odd" \
+        --api 127.0.0.1:0 "${mock[@]}" >/dev/null 2>"$work/log-odd-head" &
+    local head=$!
+    await "each layer must be run once" "$work/log-odd-head" && ends_well "$head"
+}
+check "layers that do not fit: the head says so" refused_head
+check "another head too" refused_head
+check "the rank says it once" test "$(grep -c refused "$work/log-odd")" = 1
+check "and ends with status 0" ends_well "$odd"
+
+rank() { # RANK OPTIONS...: sets $pid
+    local number=$1
+    shift
+    "$program" worker --rank "$number" --total 3 --listen "unix:$work/rank-$number" "${mock[@]}" "$@" \
+        >"$work/out-$number" 2>"$work/log-$number" &
+    pid=$!
 }
 
 rank 0 --next "unix:$work/rank-1" --api 127.0.0.1:0
