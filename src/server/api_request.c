@@ -90,7 +90,9 @@ static bool read_seed(const struct json *document, struct request_options *optio
     if (value == NULL)
         return true;
     if (json_kind(value) != JSON_KIND_INTEGER)
-        return api_error_set(error, ERR_ARGUMENT, "seed", "seed must be an integer");
+        return api_error_set(error, ERR_ARGUMENT, "seed",
+                             "seed must be an integer from %lld to %lld", (long long)INT64_MIN,
+                             (long long)INT64_MAX);
     options->sampling.seed = (uint64_t)json_int(value, 0);
     options->has_seed = true;
     return true;
@@ -199,10 +201,32 @@ static bool read_streaming(const struct json *document, struct api_request *requ
     return false;
 }
 
+static bool refuse_tools(const struct json *document, struct api_error *error)
+{
+    static const char *const lists[] = { "tools", "functions" };
+    static const char *const choices[] = { "tool_choice", "function_call" };
+
+    for (size_t i = 0; i < 2; i++) {
+        const struct json *const list = api_find(document, lists[i]);
+        const struct json *const choice = api_find(document, choices[i]);
+
+        if (list != NULL && json_kind(list) != JSON_KIND_ARRAY)
+            return api_error_set(error, ERR_ARGUMENT, lists[i], "%s must be a list", lists[i]);
+        if (json_size(list) > 0)
+            return api_error_set(error, ERR_UNSUPPORTED, lists[i], "%s are not supported",
+                                 lists[i]);
+        if (choice != NULL && !str_is(json_text(choice), "none") &&
+            !str_is(json_text(choice), "auto"))
+            return api_error_set(error, ERR_ARGUMENT, choices[i],
+                                 "%s may only be \"none\" or \"auto\" without %s", choices[i],
+                                 lists[i]);
+    }
+    return true;
+}
+
 /* What would silently give another answer than the one asked for. */
 static bool refuse_unsupported(const struct json *document, struct api_error *error)
 {
-    static const char *const lists[] = { "tools", "functions" };
     static const char *const counts[] = { "n", "best_of" };
     const struct json *const format = api_find(document, "response_format");
 
@@ -211,14 +235,11 @@ static bool refuse_unsupported(const struct json *document, struct api_error *er
 
         if (count != NULL && json_int(count, 0) != 1)
             return api_error_set(error, ERR_ARGUMENT, counts[i], "%s must be 1", counts[i]);
-        if (json_size(api_find(document, lists[i])) > 0)
-            return api_error_set(error, ERR_UNSUPPORTED, lists[i], "%s are not supported",
-                                 lists[i]);
     }
     if (format != NULL && !str_is(json_text(json_get(format, "type")), "text"))
         return api_error_set(error, ERR_UNSUPPORTED, "response_format",
                              "response_format may only be {\"type\": \"text\"}");
-    return true;
+    return refuse_tools(document, error);
 }
 
 bool api_request_read(struct api_request *request, const struct json *document,

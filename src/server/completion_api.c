@@ -98,7 +98,9 @@ static bool completion_read(const struct json *document, const struct server_mod
 {
     const struct json *const suffix = api_find(document, "suffix");
 
-    if (suffix != NULL && json_text(suffix).size > 0)
+    if (suffix != NULL && json_kind(suffix) != JSON_KIND_STRING)
+        return api_error_set(error, ERR_ARGUMENT, "suffix", "suffix must be a string");
+    if (json_text(suffix).size > 0)
         return api_error_set(error, ERR_UNSUPPORTED, "suffix", "suffix is not supported");
     return read_logprobs(document, out, error) &&
            read_prompt(document, model, &out->prompt, error) &&
