@@ -1,6 +1,7 @@
 /* A few threads that each accept a link, wait for its HELLO for as long as a frame may take, and
- * hand it to the owner. As many silent strangers as there are threads can hold the door for that
- * time; more than a few would only be more threads to hold. */
+ * hand it to the owner. Neighbours say HELLO at once; strangers that stay silent would hold every
+ * thread. So the one who takes the last free thread sends away whom the others have waited for
+ * longest: some thread is always about to accept, however many strangers there are. */
 #include "pipeline/acceptor.h"
 
 #include <stdlib.h>
@@ -19,13 +20,41 @@ struct greeter {
     struct link_guard guard;
     struct thread thread;
     struct log_limit limit; // the thread's
+    uint64_t waits;         // the acceptor's number of the link that it waits on; 0: on none
 };
 
 struct acceptor {
     struct acceptor_options options; // listen is not kept
     struct link_listener *listener;
+    struct mutex mutex; // guards `waits` of the greeters
+    uint64_t n_waits;   // so far
     struct greeter greeters[GREETERS];
 };
+
+static void begin_wait(struct greeter *greeter)
+{
+    struct acceptor *acceptor = greeter->acceptor;
+    struct greeter *oldest = greeter;
+    bool any_free = false;
+    mutex_lock(&acceptor->mutex);
+    greeter->waits = ++acceptor->n_waits;
+    for (int i = 0; i < GREETERS; i++) {
+        struct greeter *other = &acceptor->greeters[i];
+        any_free = any_free || other->waits == 0;
+        if (other->waits < oldest->waits)
+            oldest = other;
+    }
+    if (!any_free)
+        link_guard_cut(&oldest->guard);
+    mutex_unlock(&acceptor->mutex);
+}
+
+static void end_wait(struct greeter *greeter)
+{
+    mutex_lock(&greeter->acceptor->mutex);
+    greeter->waits = 0;
+    mutex_unlock(&greeter->acceptor->mutex);
+}
 
 /* Takes the link. */
 static void hear(struct greeter *greeter, struct link *link)
@@ -35,8 +64,10 @@ static void hear(struct greeter *greeter, struct link *link)
     struct greeting *greeting = NULL;
     struct err err = { 0 };
     if (link_guard_hold(&greeter->guard, link)) {
+        begin_wait(greeter);
         greeting = greeting_hear_hello(link, wait_ms, &err);
         link_guard_let_go(&greeter->guard);
+        end_wait(greeter);
     }
     if (greeting &&
         event_push_greeting(options->events, EVENT_CALLED, 0, greeting, &greeter->guard))
@@ -76,6 +107,7 @@ struct acceptor *acceptor_start(const struct acceptor_options *options, struct e
     acceptor->options = *options;
     acceptor->options.listen = NULL;
     acceptor->listener = listener;
+    mutex_init(&acceptor->mutex);
     bool started = true;
     for (int i = 0; i < GREETERS; i++) {
         struct greeter *greeter = &acceptor->greeters[i];
@@ -101,6 +133,7 @@ void acceptor_stop(struct acceptor *acceptor)
         link_guard_release(&acceptor->greeters[i].guard);
     }
     link_listener_close(acceptor->listener);
+    mutex_release(&acceptor->mutex);
     free(acceptor);
 }
 

@@ -29,6 +29,14 @@ void link_guard_let_go(struct link_guard *guard)
     mutex_unlock(&guard->mutex);
 }
 
+void link_guard_cut(struct link_guard *guard)
+{
+    mutex_lock(&guard->mutex);
+    if (guard->link)
+        link_cut(guard->link);
+    mutex_unlock(&guard->mutex);
+}
+
 void link_guard_end(struct link_guard *guard)
 {
     mutex_lock(&guard->mutex);

@@ -21,7 +21,9 @@ void link_guard_release(struct link_guard *guard);
 bool link_guard_hold(struct link_guard *guard, struct link *link);
 void link_guard_let_go(struct link_guard *guard);
 
-/* Any other thread: cuts what is held, now and from now on. */
+/* Any other thread: cuts what is held now, if anything is. */
+void link_guard_cut(struct link_guard *guard);
+/* The same, and from now on. */
 void link_guard_end(struct link_guard *guard);
 bool link_guard_ended(struct link_guard *guard);
 

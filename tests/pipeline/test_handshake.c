@@ -273,6 +273,42 @@ static void test_a_welcome_joins(void **state)
     part(&meeting);
 }
 
+/* Strangers that dial in and stay silent, each of whom may take ten seconds, hold up nobody. */
+static void test_silent_strangers_hold_up_nobody(void **state)
+{
+    struct handshake a = of_rank(0);
+    struct link *strangers[12];
+    struct meeting meeting = { .pool = frame_pool_new(),
+                               .events = queue_new(sizeof(struct event), EVENTS_CAP) };
+    const struct acceptor_options accept = { .listen = "127.0.0.1:0", .events = meeting.events };
+    const struct link_options calm = { 0 };
+    struct err err;
+    (void)state;
+    meeting.acceptor = acceptor_start(&accept, &err);
+    assert_non_null(meeting.acceptor);
+    const char *address = acceptor_address(meeting.acceptor);
+    for (int i = 0; i < 12; i++) {
+        strangers[i] = link_dial(address, &calm, 5000, NULL, &err);
+        assert_non_null(strangers[i]);
+    }
+    const struct dialler_options dial = { .address = address,
+                                          .who = "rank 1",
+                                          .hello = a,
+                                          .epoch = 5,
+                                          .tag = 9,
+                                          .events = meeting.events,
+                                          .pool = meeting.pool };
+    meeting.dialler = dialler_start(&dial, &err);
+    assert_non_null(meeting.dialler);
+    struct event called = next_event(&meeting); // within the ten seconds
+    assert_int_equal(called.kind, EVENT_CALLED);
+    assert_int_equal(called.greeting->epoch, 5);
+    event_drop(&called, meeting.pool);
+    for (int i = 0; i < 12; i++)
+        link_close(strangers[i]);
+    part(&meeting);
+}
+
 /* The side that answers finds the mismatch; the one that dials says the same, and tries again. */
 static void test_a_mismatch_is_said_on_both_sides(void **state)
 {
@@ -338,6 +374,7 @@ int main(void)
         cmocka_unit_test(test_capacities_narrow),
         cmocka_unit_test(test_where_the_head_is),
         cmocka_unit_test(test_a_welcome_joins),
+        cmocka_unit_test(test_silent_strangers_hold_up_nobody),
         cmocka_unit_test(test_a_mismatch_is_said_on_both_sides),
         cmocka_unit_test(test_the_dialler_looks_for_itself),
     };
