@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 what=${1:-build}
 build=(gcc make cmake ninja-build pkg-config git curl ca-certificates python3-pip
-    libuv1-dev node-llhttp libssl-dev libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev)
+    libuv1-dev node-llhttp libjansson-dev libpcre2-dev libutf8proc-dev libxxhash-dev)
 check=("${build[@]}" clang clang-format libclang-rt-14-dev libcmocka-dev python3 python3-jinja2 python3-numpy)
 
 case $what in

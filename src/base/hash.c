@@ -1,10 +1,8 @@
-/* XXH3 and XXH32 of xxHash, SHA-256 of OpenSSL: this file keeps both libraries out of every other.
- */
+/* XXH3 and XXH32 of xxHash: this file keeps the library out of every other. */
 #include "base/hash.h"
 
 #include "base/err.h"
 
-#include <openssl/evp.h>
 #include <stdio.h>
 #include <xxhash.h>
 
@@ -45,13 +43,6 @@ uint64_t hash_stream_value(const struct hash_stream *stream)
 void hash_stream_free(struct hash_stream *stream)
 {
     XXH3_freeState(state_of(stream));
-}
-
-void hash_sha256(const void *bytes, size_t size, uint8_t out[32])
-{
-    unsigned int written = 0;
-    must(EVP_Digest(bytes ? bytes : "", size, out, &written, EVP_sha256(), NULL) == 1);
-    must(written == 32);
 }
 
 void hash_hex(uint64_t hash, char out[17])

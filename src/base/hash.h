@@ -1,5 +1,5 @@
-/* Hashes of content: XXH3 for speed (checksums, tables), SHA-256 where others name files by it.
- * Any thread. */
+/* Hashes of content, for checksums and tables; none withstands an adversary. Any thread; a stream has
+ * one owner. */
 #ifndef CASCADIA_BASE_HASH_H
 #define CASCADIA_BASE_HASH_H
 
@@ -18,8 +18,6 @@ struct hash_stream *hash_stream_new(void);
 void hash_stream_add(struct hash_stream *stream, const void *bytes, size_t size);
 uint64_t hash_stream_value(const struct hash_stream *stream);
 void hash_stream_free(struct hash_stream *stream);
-
-void hash_sha256(const void *bytes, size_t size, uint8_t out[32]);
 
 /* 16 lower-case hex digits and a NUL; and back (false on anything else). */
 void hash_hex(uint64_t hash, char out[17]);
