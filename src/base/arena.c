@@ -33,19 +33,6 @@ void arena_release(struct arena *arena)
     arena->used_bytes = 0;
 }
 
-void arena_clear(struct arena *arena)
-{
-    struct arena_chunk *kept = arena->chunks;
-    if (!kept)
-        return;
-    arena->chunks = kept->next;
-    arena_release(arena);
-    memset(kept->bytes, 0, kept->used);
-    kept->used = 0;
-    kept->next = NULL;
-    arena->chunks = kept;
-}
-
 static void add_chunk(struct arena *arena, size_t bytes)
 {
     size_t size = arena->chunks ? arena->chunks->size * 2 : CHUNK_BYTES_LOW;

@@ -18,7 +18,6 @@ struct arena {
 
 void arena_init(struct arena *arena, size_t used_bytes_cap);
 void arena_release(struct arena *arena); // zeroed values are fine
-void arena_clear(struct arena *arena);   // everything in it is gone; keeps one chunk
 
 void *arena_alloc(struct arena *arena, size_t bytes);               // NULL past the ceiling
 void *arena_array(struct arena *arena, size_t count, size_t bytes); // product checked

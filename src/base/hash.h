@@ -1,5 +1,5 @@
-/* Hashes of content, for checksums and tables; none withstands an adversary. Any thread; a stream has
- * one owner. */
+/* Hashes of content, for checksums and tables; none withstands an adversary. Any thread; a stream
+ * has one owner. */
 #ifndef CASCADIA_BASE_HASH_H
 #define CASCADIA_BASE_HASH_H
 

@@ -163,12 +163,6 @@ static size_t meminfo_bytes(const char *key)
     return bytes;
 }
 
-size_t memory_total_bytes(void)
-{
-    size_t total = meminfo_bytes("MemTotal:"), limit = group_limit_bytes();
-    return total < limit ? total : limit;
-}
-
 size_t memory_available_bytes(void)
 {
     size_t available = meminfo_bytes("MemAvailable:"), limit = group_limit_bytes();

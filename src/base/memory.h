@@ -37,8 +37,8 @@ static inline size_t size_round_up(size_t n, size_t multiple)
     return (n + multiple - 1) / multiple * multiple;
 }
 
-/* Bytes of memory this machine (or this control group) has, and has free now. */
-size_t memory_total_bytes(void);
+/* Bytes of memory that this machine has free now, or this control group may have at all if that is
+ * less. */
 size_t memory_available_bytes(void);
 
 #endif

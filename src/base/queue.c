@@ -144,12 +144,3 @@ bool queue_closed(const struct queue *queue)
     mutex_unlock(&shared->mutex);
     return closed;
 }
-
-size_t queue_size(const struct queue *queue)
-{
-    struct queue *shared = (struct queue *)(uintptr_t)queue; // only its lock changes
-    mutex_lock(&shared->mutex);
-    size_t size = shared->n_items;
-    mutex_unlock(&shared->mutex);
-    return size;
-}

@@ -21,6 +21,5 @@ bool queue_pop(struct queue *queue, void *item); // false: empty
 bool queue_pop_wait(struct queue *queue, void *item, uint64_t timeout_ms);
 void queue_close(struct queue *queue); // wakes everybody
 bool queue_closed(const struct queue *queue);
-size_t queue_size(const struct queue *queue);
 
 #endif

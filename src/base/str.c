@@ -137,17 +137,6 @@ bool str_to_u64(struct str s, uint64_t *out)
     return true;
 }
 
-bool str_to_i64(struct str s, int64_t *out)
-{
-    bool negative = s.size && s.data[0] == '-';
-    uint64_t magnitude;
-    if (!str_to_u64(negative ? str_slice(s, 1, s.size) : s, &magnitude) ||
-        magnitude > (uint64_t)INT64_MAX + negative)
-        return false;
-    *out = negative ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
-    return true;
-}
-
 bool str_to_double(struct str s, double *out)
 {
     char copy[64], *end;

@@ -49,7 +49,6 @@ uint32_t str_distance(struct str a, struct str b);
 
 /* Whole string as a number; false on anything else (sign, blanks, overflow, range). */
 bool str_to_u64(struct str s, uint64_t *out);
-bool str_to_i64(struct str s, int64_t *out);
 bool str_to_double(struct str s, double *out); // decimal or exponent form, finite
 
 /* UTF-8. Decoding is strict: overlong forms, surrogates and values past U+10FFFF are errors. */

@@ -266,11 +266,6 @@ void request_cancel(struct request *request)
     scheduler_wake(request->scheduler);
 }
 
-uint64_t request_id(const struct request *request)
-{
-    return request->id;
-}
-
 uint64_t request_seed(const struct request *request)
 {
     return request->sampling.seed;

@@ -86,7 +86,6 @@ bool request_poll(struct request *request, struct request_event *event);
  * scheduler_free. */
 void request_cancel(struct request *request);
 
-uint64_t request_id(const struct request *request);   // rising; for logs
 uint64_t request_seed(const struct request *request); // given or chosen
 
 void request_free(struct request *request); // NULL is fine

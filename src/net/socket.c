@@ -32,7 +32,6 @@
 struct socket {
     int fd;
     uint32_t spin_us;
-    struct address peer;
     char peer_text[ADDRESS_TEXT_CAP];
 };
 
@@ -224,7 +223,6 @@ static struct socket *socket_from(int fd, const struct address *peer)
 {
     struct socket *socket = xcalloc(1, sizeof *socket);
     socket->fd = fd;
-    socket->peer = *peer;
     address_format(peer, socket->peer_text);
     return socket;
 }
@@ -245,11 +243,6 @@ void socket_cut(struct socket *socket)
 const char *socket_peer(const struct socket *socket)
 {
     return socket->peer_text;
-}
-
-const struct address *socket_peer_address(const struct socket *socket)
-{
-    return &socket->peer;
 }
 
 void socket_spin(struct socket *socket, uint32_t spin_us)

@@ -40,7 +40,6 @@ void socket_cut(struct socket *socket);
 
 /* "127.0.0.1:51234", "[::1]:51234" or "unix:/path"; lives as long as the socket. */
 const char *socket_peer(const struct socket *socket);
-const struct address *socket_peer_address(const struct socket *socket);
 /* How long socket_wait polls before it sleeps; 0 (the default): not at all. */
 void socket_spin(struct socket *socket, uint32_t spin_us);
 

@@ -5,7 +5,6 @@
 #include "shard/source.h"
 
 #define SOURCE_CONFIG_BYTES_CAP MODEL_CONFIG_BYTES_CAP
-#define SOURCE_TEMPLATE_BYTES_CAP ((size_t)4 << 20)
 
 /* Opens files, reads config.json and generation_config.json as text. */
 bool source_hf_open(struct source *source, const char *directory, struct err *err);
