@@ -6,7 +6,6 @@
 #ifndef CASCADIA_BASE_ERR_H
 #define CASCADIA_BASE_ERR_H
 
-#include <stdarg.h>
 #include <stdbool.h>
 
 enum err_code {

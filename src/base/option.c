@@ -5,8 +5,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 #define HELP_COLUMN 30u // where the sentences begin
 #define HELP_WIDTH 100u // and where they are broken

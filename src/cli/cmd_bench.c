@@ -4,7 +4,6 @@
  * what llama-bench calls pp and tg. Ids are fixed pseudo-random ones; speed does not depend on
  * them. A round is a JSON line on stdout, so that a comparison can interleave rounds of two
  * programs. */
-#include "base/buf.h"
 #include "base/clock.h"
 #include "base/memory.h"
 #include "cli/command.h"

@@ -1,5 +1,4 @@
 /* detokenize: ids to text, the reverse of tokenize, through the streaming detokenizer. */
-#include "base/file.h"
 #include "base/json.h"
 #include "cli/command.h"
 #include "shard/tokenizer_source.h"

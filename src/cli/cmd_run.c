@@ -1,7 +1,6 @@
 /* run: one model, one process, one API. What `worker` does over several machines, with a pipeline
  * of one stage. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "cli/command.h"
 #include "cli/model_path.h"

@@ -6,7 +6,6 @@
 #include "cli/text_side.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
 #include "base/file.h"

@@ -8,7 +8,6 @@
 #define CASCADIA_ENGINE_ENGINE_H
 
 #include "base/err.h"
-#include "base/option.h"
 #include "engine/batch.h"
 
 #include <stdbool.h>

@@ -6,6 +6,7 @@
 
 #include <stdlib.h>
 
+#include "base/buf.h"
 #include "base/memory.h"
 #include "kernel/kernel.h"
 #include "model/kv_pages.h"

@@ -12,7 +12,6 @@
  *
  * A chain that is lost fails what runs and keeps what waits, for a bounded time. Whatever the chain
  * is rebuilt of, nothing is admitted before a probe of one row has come back through all of it. */
-#include <stdlib.h>
 
 #include "base/clock.h"
 #include "base/log.h"

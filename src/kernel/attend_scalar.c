@@ -1,7 +1,6 @@
 /* Attention in plain C: the definition that the other rungs are held to (docs/numerics.md, rule 7).
  */
 #include <math.h>
-#include <string.h>
 
 #include "kernel/fmath.h"
 #include "kernel/kernel_internal.h"

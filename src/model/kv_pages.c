@@ -11,7 +11,6 @@
 #include "model/kv_pages.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/arena.h"
-#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"

@@ -3,8 +3,6 @@
  * share one and a vector load past a part's end stays inside the block. */
 #include "model/workspace.h"
 
-#include <string.h>
-
 #include "base/memory.h"
 #include "model/kv_pages.h"
 

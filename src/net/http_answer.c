@@ -6,8 +6,6 @@
  * waited for, since what it does not read would fill memory and its request holds a slot. */
 #include "net/http_internal.h"
 
-#include <string.h>
-
 #include "base/err.h"
 
 /* The exchange is no longer the owner's. */

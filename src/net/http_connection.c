@@ -15,7 +15,6 @@
 #include "net/http_internal.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/memory.h"

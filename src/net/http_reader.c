@@ -10,10 +10,7 @@
  * ceiling relative to the body that came with them. Trailers are read and dropped. */
 #include "net/http_reader.h"
 
-#include <stdlib.h>
 #include <string.h>
-
-#include "base/err.h"
 
 /* Blank lines before a request that are forgiven (RFC 9112, 2.2, wants at least one). */
 #define EMPTY_LINES_CAP 4u

@@ -10,7 +10,6 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "pipeline/link_guard.h"
-#include "pipeline/payload.h"
 
 #define PAUSE_MS_LOW 25
 #define PAUSE_MS_HIGH 1000

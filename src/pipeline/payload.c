@@ -8,8 +8,6 @@
 
 #include "pipeline/bytes.h"
 
-#include <stdio.h>
-
 #define TOKEN_BYTES 16u // row, token, logprob, n_top
 #define TOP_BYTES 8u    // token, logprob
 

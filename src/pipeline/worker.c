@@ -12,7 +12,6 @@
 #include "pipeline/worker.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "base/log.h"
 #include "base/memory.h"

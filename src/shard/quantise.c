@@ -1,7 +1,6 @@
 /* The loop from source rows to a panel and back. */
 #include "shard/quantise.h"
 
-#include <math.h>
 #include <string.h>
 
 #include "base/file.h"

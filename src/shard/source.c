@@ -3,14 +3,11 @@
 #include "shard/source.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/buf.h"
-#include "base/json.h"
 #include "base/memory.h"
 #include "model/family.h"
 #include "shard/source_internal.h"
-#include "weights/weights.h"
 
 #define NAMES_BYTES_CAP 200u // of the types in an error's sentence
 

@@ -3,7 +3,6 @@
  * Tensors are found by the names in the family's table. Files without an index are read by the one
  * name that the hub uses; pickled checkpoints are refused by name, since reading them means running
  * them. */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

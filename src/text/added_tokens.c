@@ -3,8 +3,6 @@
  * Gemma has 6,414 added tokens; nearly all text has none and pays one table look-up a byte. */
 #include "text/added_tokens.h"
 
-#include <string.h>
-
 #include "text/unicode_table.h"
 
 static uint8_t byte_at(const struct added_tokens *added, uint32_t token, size_t depth)

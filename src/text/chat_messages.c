@@ -10,8 +10,6 @@
  * text, stays the request's and can never become a control token. */
 #include "text/chat_internal.h"
 
-#include <string.h>
-
 struct builder {
     struct arena *arena;
     const struct chat_shape *shape;

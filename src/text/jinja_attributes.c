@@ -5,8 +5,6 @@
  * undefined, among it everything that would change a list or a dictionary. */
 #include "text/jinja_internal.h"
 
-#include <string.h>
-
 /* Attributes that exist in Python, hide a key of the same name, and that the sandbox refuses. */
 static bool is_refused(struct value object, struct str name)
 {

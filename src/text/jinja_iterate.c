@@ -5,8 +5,6 @@
  * kept, because templates depend on it. */
 #include "text/jinja_internal.h"
 
-#include <string.h>
-
 bool jinja_is_iterable(struct value value)
 {
     switch (value.type) {

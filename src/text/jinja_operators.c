@@ -3,7 +3,6 @@
 #include "text/jinja_internal.h"
 
 #include <math.h>
-#include <string.h>
 
 const char *jinja_type_name(struct value value)
 {

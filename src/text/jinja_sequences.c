@@ -2,8 +2,6 @@
  * the first item is asked for: `none | map('upper')` is then no error, as it is none there. */
 #include "text/jinja_internal.h"
 
-#include <string.h>
-
 #define FILTER(name)                                                                               \
     static bool name(struct jinja_eval *eval, struct value subject,                                \
                      const struct jinja_bound *args, struct value *out)

@@ -1,8 +1,6 @@
 /* value is test. */
 #include "text/jinja_internal.h"
 
-#include <string.h>
-
 #define TEST(name)                                                                                 \
     static bool name(struct jinja_eval *eval, struct value subject,                                \
                      const struct jinja_bound *args, bool *out)

@@ -3,7 +3,6 @@
 
 #include <stdlib.h>
 
-#include "base/err.h"
 #include "base/hash.h"
 #include "base/memory.h"
 

@@ -5,7 +5,6 @@
 #include "weights/safetensors.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
 

@@ -7,7 +7,6 @@
 #include "weights/weights.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/file.h"
 #include "base/hash.h"
