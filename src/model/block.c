@@ -115,13 +115,13 @@ void step_cut_tiles(struct step *step)
     ws->n_tiles = 0;
     for (uint32_t row = 0; row < step->n_rows; row++) {
         const struct kv_row at = step->rows[row];
-        struct attend_tile *tile = ws->n_tiles > 0 ? &ws->tiles[ws->n_tiles - 1] : NULL;
+        struct row_tile *tile = ws->n_tiles > 0 ? &ws->tiles[ws->n_tiles - 1] : NULL;
         if (tile != NULL && tile->sequence == at.sequence &&
             tile->position + tile->n_rows == at.position && tile->n_rows < ATTEND_TILE_ROWS_CAP) {
             tile->n_rows++;
             continue;
         }
-        ws->tiles[ws->n_tiles++] = (struct attend_tile){
+        ws->tiles[ws->n_tiles++] = (struct row_tile){
             .sequence = at.sequence,
             .position = at.position,
             .row = row,

@@ -143,7 +143,7 @@ static void turn_and_store(void *context, uint32_t first, uint32_t last, uint32_
 /* ---- the attention itself ---- */
 
 /* The call for a tile and a kv head; `pages` is the thread's room for page pointers. */
-static struct attend make_call(const struct attention_step *run, const struct attend_tile *tile,
+static struct attend make_call(const struct attention_step *run, const struct row_tile *tile,
                                uint32_t kv_head, const void **pages)
 {
     const struct attention *attention = run->attention;

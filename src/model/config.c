@@ -182,7 +182,8 @@ static bool read_dimensions(struct model_config *config, const struct json *root
         !config_u32(root, "num_hidden_layers", 1, MODEL_CONFIG_LAYERS_CAP, &config->n_layers,
                     err) ||
         !config_u32(root, "vocab_size", 1, 1 << 24, &config->vocab_size, err) ||
-        !config_u32(root, "max_position_embeddings", 1, 1 << 28, &config->max_positions, err) ||
+        !config_u32(root, "max_position_embeddings", 1, MODEL_CONFIG_POSITIONS_CAP,
+                    &config->max_positions, err) ||
         !config_double(root, "rms_norm_eps", 1e-6, 0, 1, &epsilon, err) ||
         !config_flag(root, "tie_word_embeddings", false, &config->is_tied, err) ||
         !read_switch(&family->qkv_bias, root, &config->has_qkv_bias, err) ||

@@ -50,6 +50,7 @@ struct rope_config {
 /* Kinds of attention layer; each may have its own rotation. */
 enum layer_kind { LAYER_FULL, LAYER_SLIDING, LAYER_KIND_COUNT };
 
+#define MODEL_CONFIG_POSITIONS_CAP (1u << 28) // of a context too
 #define MODEL_CONFIG_LAYERS_CAP 4096u
 #define MODEL_CONFIG_BYTES_CAP ((size_t)16 << 20)
 

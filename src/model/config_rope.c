@@ -111,7 +111,8 @@ static bool read_settings(struct model_config *config, const struct json *root,
     const char *original = "original_max_position_embeddings";
     const struct json *says_original = config_has(root, original) ? root : settings;
     if (config_has(says_original, original) &&
-        !config_u32(says_original, original, 1, 1u << 28, &rope->original_positions, err))
+        !config_u32(says_original, original, 1, MODEL_CONFIG_POSITIONS_CAP,
+                    &rope->original_positions, err))
         return false;
     if (!read_type(settings, &rope->type, err) || !check_inside(settings, err) ||
         !read_theta(config, root, settings, &rope->theta, err) ||

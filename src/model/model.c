@@ -68,7 +68,7 @@ static bool choose_range(struct model *model, const struct model_options *option
         ctx_size = config->max_positions < options->ctx_size_cap ? config->max_positions
                                                                  : options->ctx_size_cap;
     }
-    if (ctx_size > 1u << 28)
+    if (ctx_size > MODEL_CONFIG_POSITIONS_CAP)
         return err_set(err, ERR_ARGUMENT, "a context of %u positions", ctx_size);
     if (ctx_size > config->max_positions && !model_config_rope_depends_on_context(config))
         log_warn("a context of %u positions: the model was made for %u", ctx_size,

@@ -57,7 +57,7 @@ static void carve_all(struct workspace *ws, const struct workspace_options *opti
         .inner_memory = carve(
             carving, 1,
             activation_bytes(options->max_rows, (uint32_t)max_size(width_q, config->intermediate))),
-        .tiles = carve(carving, rows, sizeof(struct attend_tile)),
+        .tiles = carve(carving, rows, sizeof(struct row_tile)),
         .pages_cap = (uint32_t)n_pages,
         .pages = carve(carving, threads * n_pages, sizeof(void *)),
     };

@@ -18,7 +18,7 @@
 #include <stdint.h>
 
 /* A run of rows of one sequence that attention takes at once. */
-struct attend_tile {
+struct row_tile {
     uint32_t sequence, position; // of its first row
     uint32_t row, n_rows;        // in the batch
 };
@@ -44,7 +44,7 @@ struct workspace {
     uint32_t pages_cap;
     uint8_t *partials; // of attention split into segments
     size_t partials_bytes;
-    struct attend_tile *tiles; // [max_rows] of the batch
+    struct row_tile *tiles; // [max_rows] of the batch
     uint32_t n_tiles;
 
     uint8_t *block;
