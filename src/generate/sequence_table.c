@@ -246,9 +246,8 @@ void sequence_table_land(struct sequence_table *table, struct flight *flight)
     for (uint32_t i = 0; i < flight->n_parts; i++) {
         struct sequence *sequence = &table->sequences[flight->parts[i].sequence];
         sequence->n_flights--;
-        if (flight->parts[i].samples && sequence->request != NULL)
-            if (sequence->n_flights == 0 && sequence->request == NULL)
-                sequence->lost = false;
+        if (sequence->n_flights == 0 && sequence->request == NULL)
+            sequence->lost = false;
     }
     flight->batch = 0;
     table->n_flights--;
