@@ -26,7 +26,6 @@
 #include <unistd.h>
 
 #define SPINS 1500u // pauses before sleeping: 50 to 100 us
-#define THREADS_CAP 256u
 #define GATE_OPEN (UINT64_C(1) << 31)
 #define GATE_INSIDE (GATE_OPEN - 1)
 #define FLUSH_DENORMALS 0x8040u // FTZ and DAZ in MXCSR
@@ -236,8 +235,8 @@ void team_each(struct team *team, team_body *body, void *context)
 struct team *team_new(uint32_t n_threads, struct err *err)
 {
     n_threads = n_threads ? n_threads : thread_processors();
-    if (n_threads > THREADS_CAP) {
-        err_set(err, ERR_ARGUMENT, "%u threads: at most %u", n_threads, THREADS_CAP);
+    if (n_threads > TEAM_THREADS_CAP) {
+        err_set(err, ERR_ARGUMENT, "%u threads: at most %u", n_threads, TEAM_THREADS_CAP);
         return NULL;
     }
     struct team *team = xaligned(sizeof *team);

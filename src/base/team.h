@@ -13,12 +13,14 @@
 
 #include <stdint.h>
 
+#define TEAM_THREADS_CAP 256u
+
 struct team;
 
 /* Items [first, last) by thread `thread` (0 .. n_threads-1). */
 typedef void team_body(void *context, uint32_t first, uint32_t last, uint32_t thread);
 
-/* n_threads 0: one a processor. */
+/* n_threads 0: one a processor. ERR_ARGUMENT: more than TEAM_THREADS_CAP; ERR_SYSTEM. */
 struct team *team_new(uint32_t n_threads, struct err *err);
 void team_free(struct team *team); // NULL is fine
 uint32_t team_threads(const struct team *team);

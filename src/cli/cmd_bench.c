@@ -6,6 +6,7 @@
  * programs. */
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/team.h"
 #include "cli/command.h"
 #include "cli/model_path.h"
 #include "engine/engine.h"
@@ -35,7 +36,7 @@ static const struct option_row rows[] = {
                "rows in the context before decode starts; 0: from empty"),
     OPTION_U32(struct bench_options, rounds, "rounds", "N", 1, 1000,
                "how often; one JSON line each"),
-    OPTION_U32(struct bench_options, threads, "threads", "N", 0, 256,
+    OPTION_U32(struct bench_options, threads, "threads", "N", 0, TEAM_THREADS_CAP,
                "threads; 0: one a processor"),
     OPTION_CHOICE(struct bench_options, isa, "isa", "scalar|avx2|avx512",
                   "instruction set; else the best there is"),

@@ -2,6 +2,7 @@
  * of one stage. */
 #include <stdlib.h>
 
+#include "base/team.h"
 #include "cli/command.h"
 #include "cli/model_path.h"
 #include "cli/serve.h"
@@ -21,9 +22,9 @@ static const struct option_row engine_rows[] = {
                "longest prompt and answer together; 0: the model's own, at most 8192"),
     OPTION_BYTES(struct run_options, pipeline.engine.kv_memory_bytes, "kv-memory",
                  "memory for keys and values that all requests share; 0: a default"),
-    OPTION_U32(struct run_options, pipeline.engine.max_sequences, "max-sequences", "N", 0, 1024,
-               "requests that run at once; 0: 16; more wait"),
-    OPTION_U32(struct run_options, pipeline.engine.threads, "threads", "N", 0, 256,
+    OPTION_U32(struct run_options, pipeline.engine.max_sequences, "max-sequences", "N", 0,
+               ENGINE_MAX_SEQUENCES_CAP, "requests that run at once; 0: 16; more wait"),
+    OPTION_U32(struct run_options, pipeline.engine.threads, "threads", "N", 0, TEAM_THREADS_CAP,
                "threads; 0: one a processor"),
     OPTION_BOOL(struct run_options, pipeline.insecure, "insecure",
                 "allows a --host beyond this machine, in the clear"),

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/str.h"
+#include "base/team.h"
 #include "shard/export.h"
 #include "weights/weights.h"
 
@@ -35,7 +36,7 @@ static const struct option_row shard_rows[] = {
                 "the layers at which stages begin, instead of even ones"),
     OPTION_TEXT(struct shard_arguments, stage, "stage", "K",
                 "write only the files that stage K (from 0) needs"),
-    OPTION_U32(struct shard_arguments, threads, "threads", "N", 0, 1024,
+    OPTION_U32(struct shard_arguments, threads, "threads", "N", 0, TEAM_THREADS_CAP,
                "threads (0: one a processor)"),
     OPTION_BOOL(struct shard_arguments, force, "force", "replace an existing shard"),
     OPTION_BOOL(struct shard_arguments, quiet, "quiet", "no progress"),

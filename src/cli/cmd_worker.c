@@ -5,10 +5,12 @@
  * else an equal split, else what --layer-start and --layer-end say. Whether they fit together is
  * found out when the ranks greet each other. */
 #include "base/log.h"
+#include "base/team.h"
 #include "cli/command.h"
 #include "cli/model_path.h"
 #include "cli/serve.h"
 #include "net/address.h"
+#include "pipeline/handshake.h"
 #include "pipeline/worker.h"
 #include "weights/weights.h"
 
@@ -34,8 +36,10 @@ static struct worker_options chosen;
 static struct serve_options serving;
 
 static const struct option_row rows[] = {
-    OPTION_U32(struct worker_options, rank, "rank", "R", 0, 255, "this stage; 0 is the head"),
-    OPTION_U32(struct worker_options, total, "total", "N", 1, 256, "stages of the chain"),
+    OPTION_U32(struct worker_options, rank, "rank", "R", 0, HANDSHAKE_RANKS_CAP - 1,
+               "this stage; 0 is the head"),
+    OPTION_U32(struct worker_options, total, "total", "N", 1, HANDSHAKE_RANKS_CAP,
+               "stages of the chain"),
     OPTION_TEXT(struct worker_options, model, "model", "MODEL",
                 "shard directory, GGUF file, Hugging Face directory, or mock-model"),
     OPTION_TEXT(struct worker_options, listen, "listen", "ADDRESS",
@@ -59,9 +63,9 @@ static const struct option_row rows[] = {
                  "KV pool that all sequences share; 0: enough for some"),
     OPTION_CHOICE(struct worker_options, kv_type, "kv-type", "f16|f32",
                   "of keys and values; else f32 with float weights, f16 with others"),
-    OPTION_U32(struct worker_options, max_sequences, "max-sequences", "N", 0, 1024,
-               "sequences at once; 0: 16"),
-    OPTION_U32(struct worker_options, threads, "threads", "N", 0, 256,
+    OPTION_U32(struct worker_options, max_sequences, "max-sequences", "N", 0,
+               ENGINE_MAX_SEQUENCES_CAP, "sequences at once; 0: 16"),
+    OPTION_U32(struct worker_options, threads, "threads", "N", 0, TEAM_THREADS_CAP,
                "threads that compute; 0: one a processor"),
     OPTION_CHOICE(struct worker_options, isa, "isa", "scalar|avx2|avx512",
                   "instruction set; else the best there is"),
@@ -194,13 +198,6 @@ static bool run_head(const struct pipeline_options *options, const char *name, s
     return choose_api(&serving, host, err) && serve(&serving, options, name, err);
 }
 
-static enum engine_kv_type kv_type_named(const char *name)
-{
-    if (!name)
-        return ENGINE_KV_DEFAULT;
-    return strcmp(name, "f16") == 0 ? ENGINE_KV_F16 : ENGINE_KV_F32;
-}
-
 static struct pipeline_options pipeline_options_of(void)
 {
     return (struct pipeline_options){
@@ -210,7 +207,7 @@ static struct pipeline_options pipeline_options_of(void)
                     .kv_memory_bytes = chosen.kv_memory,
                     .max_sequences = chosen.max_sequences,
                     .threads = chosen.threads,
-                    .kv_type = kv_type_named(chosen.kv_type),
+                    .kv_type = engine_kv_type_named(chosen.kv_type),
                     .isa = chosen.isa },
         .rank = chosen.rank,
         .total = chosen.total,

@@ -4,9 +4,9 @@
 #include "cli/eval.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/memory.h"
+#include "base/team.h"
 #include "cli/model_path.h"
 #include "shard/split.h"
 #include "weights/manifest.h"
@@ -21,7 +21,7 @@ const struct option_row eval_rows[] = {
                "values that share a scale"),
     OPTION_U32(struct eval_options, stages, "stages", "N", 1, EVAL_STAGES_CAP,
                "cut the layers into N even stages; the result is the same"),
-    OPTION_U32(struct eval_options, threads, "threads", "N", 0, 256,
+    OPTION_U32(struct eval_options, threads, "threads", "N", 0, TEAM_THREADS_CAP,
                "threads (0: one a processor)"),
     OPTION_TEXT(struct eval_options, isa, "isa", "scalar|avx2|avx512",
                 "instruction set (default: the best there is)"),
@@ -81,9 +81,7 @@ static bool open_stages(struct eval *eval, const char *shard, const char *record
         .max_sequences = 1,
         .threads = options->threads,
         .isa = options->isa,
-        .kv_type = options->kv_type == NULL               ? ENGINE_KV_DEFAULT
-                   : strcmp(options->kv_type, "f32") == 0 ? ENGINE_KV_F32
-                                                          : ENGINE_KV_F16,
+        .kv_type = engine_kv_type_named(options->kv_type),
     };
     bool ok = read_split(shard, options->stages, split, err);
     for (uint32_t stage = 0; ok && stage < split->n_stages; stage++) {

@@ -10,6 +10,13 @@
 
 const struct engine_ops *const engines[] = { &engine_native, &engine_mock, NULL };
 
+enum engine_kv_type engine_kv_type_named(const char *name)
+{
+    if (name == NULL)
+        return ENGINE_KV_DEFAULT;
+    return strcmp(name, "f16") == 0 ? ENGINE_KV_F16 : ENGINE_KV_F32;
+}
+
 static bool has_device(const struct engine_ops *ops, const char *device)
 {
     for (size_t i = 0; ops->devices[i] != NULL; i++) {

@@ -88,6 +88,9 @@ extern const struct engine_ops engine_mock;
 #define ENGINE_MAX_SEQUENCES_CAP 1024u
 #define ENGINE_CTX_SIZE_DEFAULT_CAP 8192u // when ctx_size is 0
 
+/* "f16" or "f32", the choices of an option; NULL: ENGINE_KV_DEFAULT. */
+enum engine_kv_type engine_kv_type_named(const char *name);
+
 /* The one that options->engine and options->device name (NULL: the first). ERR_NOT_FOUND lists what
  * there is: a command asks before it prepares a model. */
 bool engine_find(const struct engine_options *options, const struct engine_ops **ops,

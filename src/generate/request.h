@@ -31,7 +31,7 @@ struct request_options {
     bool has_seed;           // else a random one is chosen: request_seed tells which
     uint32_t max_tokens;     // 0, or more than fits: to the end of the context
     const struct str *stops; // texts that end the answer and are not part of it
-    uint32_t n_stops;        // at most REQUEST_STOPS_CAP, none empty
+    uint32_t n_stops;        // at most STOPS_CAP (stops.h), none empty
     bool ignore_eos;         // go on after end-of-sequence ids (benchmarks)
     bool keep_special;       // write special tokens out as text
 };

@@ -30,11 +30,6 @@ struct walk {
     float *whole;   // [n_pairs] records
 };
 
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 static uint32_t max_u32(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;

@@ -6,6 +6,11 @@
 
 #include "kernel/kernel.h"
 
+static inline uint32_t min_u32(uint32_t a, uint32_t b)
+{
+    return a < b ? a : b;
+}
+
 /* Part of a loop that is unrolled over a tile. The undefined-behaviour sanitizer is off inside: its
  * checks, dozens a step, would be unrolled too, for minutes of compilation. */
 #ifdef __clang__

@@ -12,11 +12,6 @@
 
 /* ---- activations ---- */
 
-static uint32_t min_u32(uint32_t a, uint32_t b)
-{
-    return a < b ? a : b;
-}
-
 static size_t round_64(size_t bytes)
 {
     return (bytes + 63) & ~(size_t)63;

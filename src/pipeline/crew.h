@@ -1,7 +1,8 @@
 /* A whole chain in one process: workers on threads, joined to a head by local links.
  *
- * For models that are cut although one machine runs them: parity checks, `eval --stages`, tests. It
- * is the pipeline and the worker as they are; nothing is short-circuited. One owner. */
+ * For parity checks and tests of a cut model. It is the pipeline and the worker as they are;
+ * nothing is short-circuited. One owner. (`eval --stages` steps its engines one after another
+ * instead.) */
 #ifndef CASCADIA_PIPELINE_CREW_H
 #define CASCADIA_PIPELINE_CREW_H
 

@@ -32,8 +32,8 @@ bool api_read_u32(const struct json *document, const char *name, uint32_t low, u
     return true;
 }
 
-bool api_read_float(const struct json *document, const char *name, double low, double high,
-                    float *out, struct api_error *error)
+static bool read_float(const struct json *document, const char *name, double low, double high,
+                       float *out, struct api_error *error)
 {
     const struct json *const value = api_find(document, name);
     double number;
@@ -103,16 +103,14 @@ static bool read_sampling(const struct json *document, struct request_options *o
 {
     struct sampling_params *const sampling = &options->sampling;
 
-    return api_read_float(document, "temperature", 0, 2, &sampling->temperature, error) &&
-           api_read_float(document, "top_p", 0, 1, &sampling->top_p, error) &&
+    return read_float(document, "temperature", 0, 2, &sampling->temperature, error) &&
+           read_float(document, "top_p", 0, 1, &sampling->top_p, error) &&
            read_top_k(document, &sampling->top_k, error) &&
-           api_read_float(document, "min_p", 0, 1, &sampling->min_p, error) &&
-           api_read_float(document, "repetition_penalty", 0.01, 10, &sampling->repetition_penalty,
-                          error) &&
-           api_read_float(document, "presence_penalty", -2, 2, &sampling->presence_penalty,
-                          error) &&
-           api_read_float(document, "frequency_penalty", -2, 2, &sampling->frequency_penalty,
-                          error) &&
+           read_float(document, "min_p", 0, 1, &sampling->min_p, error) &&
+           read_float(document, "repetition_penalty", 0.01, 10, &sampling->repetition_penalty,
+                      error) &&
+           read_float(document, "presence_penalty", -2, 2, &sampling->presence_penalty, error) &&
+           read_float(document, "frequency_penalty", -2, 2, &sampling->frequency_penalty, error) &&
            read_seed(document, options, error);
 }
 

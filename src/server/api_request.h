@@ -37,8 +37,6 @@ bool api_request_read(struct api_request *request, const struct json *document,
 /* Field readers: absent and null leave *out as it is. */
 bool api_read_u32(const struct json *document, const char *name, uint32_t low, uint32_t high,
                   uint32_t *out, struct api_error *error);
-bool api_read_float(const struct json *document, const char *name, double low, double high,
-                    float *out, struct api_error *error);
 bool api_read_bool(const struct json *document, const char *name, bool *out,
                    struct api_error *error);
 /* NULL when absent or null. */
