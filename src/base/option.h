@@ -10,7 +10,7 @@
  * Defaults are what the struct holds before parsing; help prints them. A command may join several
  * tables, each with its own target struct. Boolean options take no value, or --x=on|off|true|
  * false|1|0|yes|no; anything else is a usage error. `--name value` and `--name=value` both work.
- * Nothing reads the environment. */
+ * Nothing reads the environment. The thread that owns the targets. */
 #ifndef CASCADIA_BASE_OPTION_H
 #define CASCADIA_BASE_OPTION_H
 

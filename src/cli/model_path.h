@@ -1,5 +1,6 @@
 /* What a person calls MODEL, as a shard directory: every command that runs a model goes through
- * here. The only place that asks the environment where the user's cache is. */
+ * here. The only place that asks the environment where the user's cache is. The main thread: signal
+ * handlers stand while a shard is written. */
 #ifndef CASCADIA_CLI_MODEL_PATH_H
 #define CASCADIA_CLI_MODEL_PATH_H
 

@@ -1,4 +1,4 @@
-/* Little-endian numbers in wire bytes, without alignment. */
+/* Little-endian numbers in wire bytes, without alignment. Any thread. */
 #ifndef CASCADIA_PIPELINE_BYTES_H
 #define CASCADIA_PIPELINE_BYTES_H
 

@@ -3,7 +3,8 @@
  *
  * Writers append to a frame that frame_start has begun, and fill the header's rows, cols and dtype.
  * Readers take a frame whose header has been checked; what a payload says within is checked here.
- * ERR_FORMAT when it does not add up; views live as long as the frame. */
+ * ERR_FORMAT when it does not add up; views live as long as the frame. Any thread
+ * that owns the frame. */
 #ifndef CASCADIA_PIPELINE_PAYLOAD_H
 #define CASCADIA_PIPELINE_PAYLOAD_H
 

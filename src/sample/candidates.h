@@ -1,5 +1,5 @@
 /* Tokens in candidate order: logit descending, id ascending. A logit of -inf is no candidate; none
- * is NaN. */
+ * is NaN. Pure functions: any thread. */
 #ifndef CASCADIA_SAMPLE_CANDIDATES_H
 #define CASCADIA_SAMPLE_CANDIDATES_H
 

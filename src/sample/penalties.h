@@ -1,4 +1,5 @@
-/* What a request holds against tokens that have been said, and its bias for or against others. */
+/* What a request holds against tokens that have been said, and its bias for or against others.
+ * Pure functions: any thread. */
 #ifndef CASCADIA_SAMPLE_PENALTIES_H
 #define CASCADIA_SAMPLE_PENALTIES_H
 

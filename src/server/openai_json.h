@@ -1,5 +1,6 @@
 /* The pieces of JSON that several endpoints share: error objects, usage, timings,
- * log-probabilities. docs/http-api.md shows them. */
+ * log-probabilities. docs/http-api.md shows them. Plain data with one owner; any thread, but for
+ * api_error_respond and json_respond, which end an exchange of the HTTP server's thread. */
 #ifndef CASCADIA_SERVER_OPENAI_JSON_H
 #define CASCADIA_SERVER_OPENAI_JSON_H
 

@@ -1,4 +1,5 @@
-/* Server-sent events: an answer as a stream of "data:" lines, flushed one by one. */
+/* Server-sent events: an answer as a stream of "data:" lines, flushed one by one. Belongs to the
+ * thread that polls the HTTP server; sse_finish and sse_fail end the exchange. */
 #ifndef CASCADIA_SERVER_SSE_H
 #define CASCADIA_SERVER_SSE_H
 

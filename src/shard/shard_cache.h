@@ -2,7 +2,8 @@
  *
  * A shard directory is taken as it is. A GGUF file or a Hugging Face directory is quantised on
  * first use into <root>/shards/<hash>, where the hash covers the files (name, size, modification
- * time, inode) and the settings; another process that is doing the same is waited for. */
+ * time, inode) and the settings; another process that is doing the same is waited for.
+ * Any thread; a thread that waits looks at `cancel`. */
 #ifndef CASCADIA_SHARD_SHARD_CACHE_H
 #define CASCADIA_SHARD_SHARD_CACHE_H
 

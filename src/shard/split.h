@@ -1,5 +1,5 @@
 /* Which layers each stage of a pipeline runs. Ranges are half-open, follow each other and cover
- * every layer exactly once. */
+ * every layer exactly once. Plain data, any thread. */
 #ifndef CASCADIA_SHARD_SPLIT_H
 #define CASCADIA_SHARD_SPLIT_H
 

@@ -2,7 +2,8 @@
  * (tokenizer.bin), a Hugging Face directory (tokenizer.json, tokenizer_config.json), one
  * tokenizer.json, or a GGUF file, also one that holds a vocabulary alone.
  *
- * The end-of-generation ids of a generation_config.json and config.json beside it are added. */
+ * The end-of-generation ids of a generation_config.json and config.json beside it are added. Any
+ * thread. */
 #ifndef CASCADIA_SHARD_TOKENIZER_SOURCE_H
 #define CASCADIA_SHARD_TOKENIZER_SOURCE_H
 
