@@ -137,7 +137,7 @@ void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *
 {
     *out = (struct scheduler_stats){
         .running = atomic_load(&scheduler->stats.running),
-        .waiting = atomic_load(&scheduler->stats.waiting),
+        .waiting = atomic_load(&scheduler->n_waiting),
         .pages_used = atomic_load(&scheduler->stats.pages_used),
         .pages_total = atomic_load(&scheduler->stats.pages_total),
         .prompt_rows_cap = atomic_load(&scheduler->rows_cap) - 1,

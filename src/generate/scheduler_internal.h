@@ -38,7 +38,7 @@ struct scheduler {
     _Atomic uint32_t rows_cap, vocab_size; // what the pipeline offers
     _Atomic uint64_t n_submitted;
     struct {
-        _Atomic uint32_t running, waiting, pages_used, pages_total;
+        _Atomic uint32_t running, pages_used, pages_total;
         _Atomic uint64_t done, cancelled, failed, refused, preempted, prompt_rows, generated;
         _Atomic double prefill_rate, decode_rate;
     } stats;

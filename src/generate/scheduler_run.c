@@ -474,7 +474,6 @@ static void on_result(struct scheduler *scheduler, const struct pipeline_result 
 static void update_stats(struct scheduler *scheduler)
 {
     atomic_store(&scheduler->stats.running, scheduler->table.n_running);
-    atomic_store(&scheduler->stats.waiting, atomic_load(&scheduler->n_waiting));
     atomic_store(&scheduler->stats.pages_used, sequence_table_pages(&scheduler->table));
     struct scheduler_meter *meter = &scheduler->meter;
     const bool busy = scheduler->table.n_flights > 0;

@@ -17,6 +17,13 @@ static const struct engine_info roomy = {
     .max_rows = 64, .max_sequences = 6, .n_pages = 256, .page_rows = 64, .ctx_size = 1024
 };
 
+static bool has_six_running(const struct scheduler *scheduler)
+{
+    struct scheduler_stats stats;
+    scheduler_stats(scheduler, &stats);
+    return stats.running == 6;
+}
+
 static bool is_not_ready(const struct scheduler *scheduler)
 {
     return !scheduler_ready(scheduler);
@@ -218,11 +225,13 @@ static void run_many(const struct engine_info *info, uint32_t n_stages, uint32_t
     struct bench *bench = bench_open(info, &wishes, true);
     struct client *clients = xcalloc(n_clients, sizeof(*clients));
     char prompt[256];
+    fake_answer(bench->fake, 0); // all are there before the first is done
     for (uint32_t i = 0; i < n_clients; i++) {
         memset(prompt, 'a' + (int)(i % 26), sizeof(prompt));
         prompt[1 + i * 37 % 200] = '\0';
         client_start(&clients[i], bench, prompt, 20 + i % 50);
     }
+    fake_answer(bench->fake, UINT64_MAX);
     for (uint32_t i = 0; i < n_clients; i++) {
         memset(prompt, 'a' + (int)(i % 26), sizeof(prompt));
         prompt[1 + i * 37 % 200] = '\0';
@@ -283,14 +292,21 @@ static void test_queue_is_bounded(void **state)
     const struct scheduler_options wishes = { .queue_cap = 3 };
     struct bench *bench = bench_open(&roomy, &wishes, false); // nothing is admitted
     struct client clients[3];
-    for (int i = 0; i < 3; i++)
+    struct scheduler_stats stats;
+    for (uint32_t i = 0; i < 3; i++) {
         client_start(&clients[i], bench, "wait", 4);
+        scheduler_stats(bench->scheduler, &stats);
+        assert_int_equal(stats.waiting, i + 1); // at once, not when the scheduler looks next
+    }
     int32_t id = 'x';
     struct request_options options = { .prompt = &id, .n_prompt = 1 };
     sampling_params_init(&options.sampling);
     struct err err = { 0 };
     assert_null(request_submit(bench->scheduler, &options, &err));
     assert_int_equal(err.code, ERR_BUSY);
+    scheduler_stats(bench->scheduler, &stats);
+    assert_int_equal(stats.waiting, 3);
+    assert_int_equal(stats.refused_total, 1);
     fake_connect(bench->fake);
     for (int i = 0; i < 3; i++) {
         client_wait(bench, &clients[i]);
@@ -473,10 +489,12 @@ static void test_chain_lost(void **state)
     (void)state;
     struct bench *bench = bench_open(&roomy, NULL, true);
     bench_wait(bench, scheduler_ready);
-    fake_answer(bench->fake, 5);
+    fake_answer(bench->fake, 0);
     struct client clients[9]; // six run, three wait
     for (int i = 0; i < 9; i++)
         client_start(&clients[i], bench, "stream", 300);
+    bench_wait(bench, has_six_running);
+    fake_answer(bench->fake, 5);
     while (fake_counts(bench->fake).n_answers < 6)
         clock_sleep_ms(1);
     fake_wait_flights(bench->fake, 1);
@@ -508,9 +526,9 @@ static void test_chain_lost_when_idle(void **state)
     bench_wait(bench, is_not_ready);
     fake_connect(bench->fake);
     bench_wait(bench, scheduler_ready);
+    const uint64_t answers = fake_counts(bench->fake).n_answers;
     fake_lose(bench->fake);
     fake_connect(bench->fake);
-    const uint64_t answers = fake_counts(bench->fake).n_answers;
     while (fake_counts(bench->fake).n_answers == answers) // probed again in the new epoch
         clock_sleep_ms(1);
     struct client client;
