@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-question=${QUESTION:-What is the capital of France?}
+question="What is the capital of France?"
 # So small a model needs a word on the form of the answer. With the system message of its own template
 # it is of two minds here ("L'Étoile" and "The" are 0.03 logits apart, and llama.cpp says the former);
 # with this one the right word leads by 2, more than any rounding of weights or activations moves.
@@ -108,6 +108,7 @@ await_ready
 echo "ready: http://127.0.0.1:$api/v1"
 
 say "$question"
+echo "(with the system message: $system)"
 : >"$work/events.txt"
 printf '{"messages":[{"role":"system","content":"%s"},{"role":"user","content":"%s"}],"stream":true,"stream_options":{"include_usage":true},"max_tokens":64,"temperature":0}' \
     "$system" "$question" >"$work/request.json"
@@ -120,9 +121,9 @@ for pid in "${workers[@]}"; do kill -TERM "$pid"; done
 for pid in "${workers[@]}"; do wait "$pid" || fail "a worker did not end cleanly; see $work/*.log"; done
 workers=()
 
-if [[ $question == *"capital of France"* ]]; then
+if [[ -z ${1:-} ]]; then
     grep -q Paris "$work/answer.txt" || fail "the answer does not contain Paris"
-else
-    grep -q '[[:alpha:]]' "$work/answer.txt" || fail "the answer is not text"
+else # a model of the user's, which may not know
+    grep -q '[[:alpha:]]\{2\}' "$work/answer.txt" || fail "the answer is not text"
 fi
 echo "done. Next: $cascadia run $model"

@@ -206,8 +206,8 @@ static void announce(const struct serving *serving)
         printf("%s/health says when all %" PRIu32 " stages are there.\n", url, total);
     printf("Try:\n"
            "  curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
-           "    -d '{\"stream\": true, \"messages\": [{\"role\": \"user\", \"content\": "
-           "\"What is the capital of France?\"}]}'\n",
+           "    -d '{\"stream\": true, \"temperature\": 0, \"messages\": [{\"role\": \"user\", "
+           "\"content\": \"Why is the sky blue?\"}]}'\n",
            url);
     fflush(stdout);
 }
