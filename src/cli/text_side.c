@@ -14,10 +14,10 @@
 #include "base/memory.h"
 #include "shard/tokenizer_source.h"
 #include "text/chat.h"
+#include "text/template.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_mock.h"
 
-#define TEMPLATE_BYTES_CAP ((size_t)1 << 20)
 #define CONFIG_BYTES_CAP ((size_t)16 << 20)
 
 static const char mock_template[] =
@@ -117,7 +117,7 @@ static bool open_chat(struct text_side *side, const char *model, const char *ask
     struct buf template;
     uint32_t bos;
 
-    buf_init(&template, TEMPLATE_BYTES_CAP);
+    buf_init(&template, TEMPLATE_SOURCE_BYTES_CAP);
     bool good =
         read_template(model, asked, &template, err) && find_eos(side, model, &tokens[1].text, err);
     if (good && template.size > 0) {

@@ -37,6 +37,14 @@ bool kv_cache_init(struct kv_cache *cache, const struct kv_cache_options *option
         return err_set(err, ERR_NO_MEMORY, "%llu KV pages of %zu bytes",
                        (unsigned long long)n_pages, cache->page_bytes);
     }
+    const size_t available_bytes = memory_available_bytes();
+    if (cache->pool_bytes > available_bytes) {
+        return err_set(err, ERR_NO_MEMORY,
+                       "%llu KV pages need %.1f GiB and this machine has %.1f GiB free: a smaller "
+                       "--kv-memory or --ctx-size fits",
+                       (unsigned long long)n_pages, (double)cache->pool_bytes / (1 << 30),
+                       (double)available_bytes / (1 << 30));
+    }
     cache->pool = memory_pages(cache->pool_bytes, err);
     if (cache->pool == NULL)
         return err_wrap(err, "%llu KV pages", (unsigned long long)n_pages);

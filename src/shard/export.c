@@ -22,7 +22,6 @@
 #define HASH_STEP_BYTES ((size_t)8 << 20)
 #define TEXT_FILES_CAP 4u
 #define TOKENIZER_NAME "tokenizer.bin"
-#define TEMPLATE_BYTES_CAP ((size_t)4 << 20)
 
 struct export
 {
@@ -332,11 +331,11 @@ static bool write_template(struct export *export, struct err *err)
 {
     struct buf text;
     const char *from;
-    buf_init(&text, TEMPLATE_BYTES_CAP);
+    buf_init(&text, TEMPLATE_SOURCE_BYTES_CAP);
     bool good = source_read_template(export->source, &text, &from, err);
     if (good && !buf_ok(&text))
         good = err_set(err, ERR_FORMAT, "the chat template is larger than %zu bytes",
-                       TEMPLATE_BYTES_CAP);
+                       TEMPLATE_SOURCE_BYTES_CAP);
     if (good && text.size)
         good = write_text(export, "chat_template.jinja", buf_view(&text), err);
     export->manifest.template_from = str_from(from);
