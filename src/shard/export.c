@@ -15,6 +15,7 @@
 #include "model/family.h"
 #include "shard/shard_file.h"
 #include "shard/tokenizer_source.h"
+#include "text/template.h"
 #include "text/tokenizer.h"
 #include "text/tokenizer_bin.h"
 #include "weights/weights.h"
