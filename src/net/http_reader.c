@@ -163,6 +163,17 @@ static int on_head_complete(llhttp_t *parser)
     return 0;
 }
 
+/* Before any of it comes: a client that waits for the answer to a size would wait for a timer. */
+static int on_chunk_header(llhttp_t *parser)
+{
+    struct http_reader *const reader = reader_of(parser);
+
+    if (parser->content_length <= reader->body_bytes_cap - reader->body.size)
+        return 0;
+    refuse(reader, 413, "the body is larger than this server takes");
+    return -1;
+}
+
 static int on_body(llhttp_t *parser, const char *at, size_t size)
 {
     struct http_reader *const reader = reader_of(parser);
@@ -187,6 +198,7 @@ static const llhttp_settings_t settings = {
     .on_header_value = on_field_value,
     .on_header_value_complete = on_field_value_complete,
     .on_headers_complete = on_head_complete,
+    .on_chunk_header = on_chunk_header,
     .on_body = on_body,
     .on_message_complete = on_message_complete,
 };
