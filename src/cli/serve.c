@@ -207,7 +207,7 @@ static void announce(const struct serving *serving)
     printf("Try:\n"
            "  curl -N %s/v1/chat/completions -H 'Content-Type: application/json' \\\n"
            "    -d '{\"stream\": true, \"temperature\": 0, \"messages\": [{\"role\": \"user\", "
-           "\"content\": \"Why is the sky blue?\"}]}'\n",
+           "\"content\": \"What is the capital of France?\"}]}'\n",
            url);
     fflush(stdout);
 }

@@ -63,13 +63,13 @@ void matrix_decode_row(const struct matrix *matrix, uint32_t row, float *out);
 struct activation {
     uint32_t rows, cols;
     uint32_t n_tiles;   // items of `pack`
-    uint32_t group;     // values that share a scale: 32, 64, 128; 0: nothing is quantised
+    bool quantised;     // false: only float weights follow, nothing is quantised
     const float *x;     // borrowed until the last `run`: float weights read it
     size_t x_stride;    // floats from row to row
     uint32_t tile_rows; // of the rung
     uint32_t cols_padded;
     int8_t *q;          // per tile [cols/4][tile][4]
-    float *scales;      // per tile [cols/32][tile]: equal within a group
+    float *scales;      // per tile [cols/128][tile]
     int32_t *sums;      // per tile [cols/32][tile]: sum of q
     float *scaled_sums; // per tile [cols/32][tile]: scale * (float)sum
     uint32_t *starts;   // per tile [cols/32][tile]: what a dot starts with, as the rung likes it
@@ -81,10 +81,9 @@ struct kernel;
 size_t activation_bytes(uint32_t rows, uint32_t cols);
 
 /* Lays `a` out in `memory` (activation_bytes, 64-byte aligned) for x[rows][cols] with x_stride
- * floats from row to row. `group`: the largest group of the matrices that follow (0 when all are
- * floats), which is how many values share a scale. */
+ * floats from row to row. quantised: some matrix that follows has a quantised format. */
 void activation_init(struct activation *a, const struct kernel *kernel, void *memory,
-                     const float *x, size_t x_stride, uint32_t rows, uint32_t cols, uint32_t group);
+                     const float *x, size_t x_stride, uint32_t rows, uint32_t cols, bool quantised);
 
 /* The rows [*first, *end) of tile `tile`: whoever makes x tile by tile can pack each at once. */
 void activation_tile(const struct activation *a, uint32_t tile, uint32_t *first, uint32_t *end);
@@ -116,9 +115,6 @@ struct matmul {
     uint32_t n_parts;
     struct matmul_part parts[MATMUL_PARTS_CAP];
 };
-
-/* The largest group of its matrices: that of the activation they share. 0: all are floats. */
-uint32_t matmul_group(const struct matmul *mm);
 
 /* Items of the whole product: what `run` is cut into. */
 uint32_t matmul_items(const struct matmul *mm);

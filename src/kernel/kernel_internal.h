@@ -57,7 +57,7 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
 
 /* ---- activations ---- */
 
-#define ACTIVATION_PAD 128u // columns are padded to it
+#define ACTIVATION_GROUP 128u
 #define SUM_GROUP 32u
 /* A group whose largest magnitude is below this is a group of zeros: its scale would leave the
  * normal range and 127 / max that of floats. */
@@ -70,7 +70,7 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
 struct tile {
     uint32_t row, count, size;
     int8_t *q;          // [cols_padded/4][size][4]
-    float *scales;      // [cols_padded/32][size]
+    float *scales;      // [cols_padded/128][size]
     int32_t *sums;      // [cols_padded/32][size]
     float *scaled_sums; // [cols_padded/32][size]
     uint32_t *starts;   // [cols_padded/32][size]
@@ -86,9 +86,9 @@ static inline const float *tile_x(const struct tile *tile, uint32_t i)
     return tile->x + (i < tile->count ? i : tile->count - 1) * tile->x_stride;
 }
 
-/* Quantises x[n], n 1..group, by rule 1: q[group], zeros from n on. group is 32, 64 or 128. False
- * when a value is not finite. */
-typedef bool quantise_leaf(const float *x, uint32_t n, uint32_t group, int8_t *q, float *scale);
+/* Quantises x[n], n 1..128, by rule 1: q[128], zeros from n on. False when a value is not finite.
+ */
+typedef bool quantise_leaf(const float *x, uint32_t n, int8_t *q, float *scale);
 
 /* What the rung keeps in `starts` for 32 values of q and their sum. */
 typedef uint32_t start_leaf(const int8_t *q, int32_t sum);

@@ -28,37 +28,39 @@ static uint32_t tile_size(uint32_t count)
 size_t activation_bytes(uint32_t rows, uint32_t cols)
 {
     const size_t packed_rows = (size_t)rows + TILE_ROWS_CAP - 1;
-    const size_t padded = ((size_t)cols + ACTIVATION_PAD - 1) / ACTIVATION_PAD * ACTIVATION_PAD;
-    const size_t scales = packed_rows * (padded / SUM_GROUP) * sizeof(float);
+    const size_t groups = ((size_t)cols + ACTIVATION_GROUP - 1) / ACTIVATION_GROUP;
+    const size_t scales = packed_rows * groups * sizeof(float);
     /* A line of slack after each part: vector loads of a tile's row of words may pass its end. */
-    return round_64(packed_rows * padded) + 4 * round_64(scales) + 5 * (size_t)64;
+    return round_64(packed_rows * groups * ACTIVATION_GROUP) + round_64(scales) +
+           3 * round_64(scales * (ACTIVATION_GROUP / SUM_GROUP)) + 5 * (size_t)64;
 }
 
 void activation_init(struct activation *a, const struct kernel *kernel, void *memory,
-                     const float *x, size_t x_stride, uint32_t rows, uint32_t cols, uint32_t group)
+                     const float *x, size_t x_stride, uint32_t rows, uint32_t cols, bool quantised)
 {
     const size_t packed_rows = (size_t)rows + TILE_ROWS_CAP - 1;
-    const size_t padded = ((size_t)cols + ACTIVATION_PAD - 1) / ACTIVATION_PAD * ACTIVATION_PAD;
-    const size_t scales = round_64(packed_rows * (padded / SUM_GROUP) * sizeof(float)) + 64;
+    const size_t groups = ((size_t)cols + ACTIVATION_GROUP - 1) / ACTIVATION_GROUP;
+    const size_t scales = round_64(packed_rows * groups * sizeof(float)) + 64;
+    const size_t sums = round_64(packed_rows * groups * sizeof(float) * 4) + 64;
     uint8_t *at = memory;
     *a = (struct activation){
         .rows = rows,
         .cols = cols,
-        .group = group,
+        .quantised = quantised,
         .x = x,
         .x_stride = x_stride,
         .tile_rows = kernel->matmul->tile_rows,
-        .cols_padded = (uint32_t)padded,
+        .cols_padded = (uint32_t)groups * ACTIVATION_GROUP,
     };
     a->n_tiles = (rows + a->tile_rows - 1) / a->tile_rows;
     a->q = (int8_t *)at;
-    at += round_64(packed_rows * padded) + 64;
+    at += round_64(packed_rows * groups * ACTIVATION_GROUP) + 64;
     a->scales = (float *)at;
     at += scales;
     a->sums = (int32_t *)at;
-    at += scales;
+    at += sums;
     a->scaled_sums = (float *)at;
-    at += scales;
+    at += sums;
     a->starts = (uint32_t *)at;
 }
 
@@ -85,16 +87,16 @@ void tile_view(const struct activation *a, uint32_t index, struct tile *tile)
         activation_tile(a, index - 1, &before, &first);
         packed = before + tile_size(first - before);
     }
-    const size_t sums = (size_t)packed * (a->cols_padded / SUM_GROUP);
+    const size_t groups = a->cols_padded / ACTIVATION_GROUP;
     *tile = (struct tile){
         .row = first,
         .count = end - first,
         .size = tile_size(end - first),
         .q = a->q + (size_t)packed * a->cols_padded,
-        .scales = a->scales + sums,
-        .sums = a->sums + sums,
-        .scaled_sums = a->scaled_sums + sums,
-        .starts = a->starts + sums,
+        .scales = a->scales + packed * groups,
+        .sums = a->sums + packed * groups * 4,
+        .scaled_sums = a->scaled_sums + packed * groups * 4,
+        .starts = a->starts + packed * groups * 4,
         .x = a->x + first * a->x_stride,
         .x_stride = a->x_stride,
     };
@@ -120,18 +122,18 @@ static int32_t sum_group(const int8_t *q)
     return sum;
 }
 
-/* Puts columns [col, col + group) of row i, q[group] and their scale, in place. */
-static void pack_group(const struct tile *tile, uint32_t i, uint32_t col, uint32_t group,
-                       const int8_t *q, float scale, start_leaf *start)
+/* Puts group `group` of row i, q[128] and its scale, in place. */
+static void pack_group(const struct tile *tile, uint32_t i, uint32_t group, const int8_t *q,
+                       float scale, start_leaf *start)
 {
     const uint32_t size = tile->size;
-    int8_t *to = tile->q + ((size_t)(col / 4) * size + i) * 4;
-    for (uint32_t word = 0; word < group / 4; word++)
+    int8_t *to = tile->q + ((size_t)group * (ACTIVATION_GROUP / 4) * size + i) * 4;
+    for (uint32_t word = 0; word < ACTIVATION_GROUP / 4; word++)
         memcpy(to + (size_t)word * size * 4, q + 4 * word, 4);
-    for (uint32_t part = 0; part < group / SUM_GROUP; part++) {
-        const size_t at = (size_t)(col / SUM_GROUP + part) * size + i;
+    tile->scales[(size_t)group * size + i] = scale;
+    for (uint32_t part = 0; part < ACTIVATION_GROUP / SUM_GROUP; part++) {
+        const size_t at = ((size_t)group * 4 + part) * size + i;
         const int32_t sum = sum_group(q + part * SUM_GROUP);
-        tile->scales[at] = scale;
         tile->sums[at] = sum;
         tile->scaled_sums[at] = scale * (float)sum;
         if (start)
@@ -142,20 +144,22 @@ static void pack_group(const struct tile *tile, uint32_t i, uint32_t col, uint32
 static bool pack_tile(const struct activation *a, const struct tile *tile, quantise_leaf *quantise,
                       start_leaf *start)
 {
-    static const int8_t zeros[ACTIVATION_PAD];
-    _Alignas(64) int8_t q[ACTIVATION_PAD];
+    static const int8_t zeros[ACTIVATION_GROUP];
+    _Alignas(64) int8_t q[ACTIVATION_GROUP];
+    const uint32_t groups = a->cols_padded / ACTIVATION_GROUP;
     bool finite = true;
-    for (uint32_t i = 0; i < tile->size; i++) {
-        const float *x = tile_x(tile, i);
-        for (uint32_t col = 0; col < a->cols_padded; col += a->group) {
-            if (i >= tile->count || col >= a->cols) {
-                pack_group(tile, i, col, a->group, zeros, 0.0f, start);
-                continue;
-            }
+    for (uint32_t i = 0; i < tile->count; i++) {
+        for (uint32_t group = 0; group < groups; group++) {
+            const uint32_t col = group * ACTIVATION_GROUP;
             float scale = 0.0f;
-            finite &= quantise(x + col, min_u32(a->group, a->cols - col), a->group, q, &scale);
-            pack_group(tile, i, col, a->group, q, scale, start);
+            finite &= quantise(tile->x + i * tile->x_stride + col,
+                               min_u32(ACTIVATION_GROUP, a->cols - col), q, &scale);
+            pack_group(tile, i, group, q, scale, start);
         }
+    }
+    for (uint32_t i = tile->count; i < tile->size; i++) {
+        for (uint32_t group = 0; group < groups; group++)
+            pack_group(tile, i, group, zeros, 0.0f, start);
     }
     return finite;
 }
@@ -167,7 +171,7 @@ bool activation_pack(struct activation *a, uint32_t first, uint32_t end, quantis
     for (uint32_t index = first; index < end; index++) {
         struct tile tile;
         tile_view(a, index, &tile);
-        if (a->group != 0) {
+        if (a->quantised) {
             finite &= pack_tile(a, &tile, quantise, start);
             continue;
         }
@@ -211,16 +215,6 @@ static uint32_t part_columns(const struct matmul_part *part)
 static uint32_t part_items(const struct matmul_part *part)
 {
     return (part_columns(part) + QUANT_PANEL_ROWS - 1) / QUANT_PANEL_ROWS;
-}
-
-uint32_t matmul_group(const struct matmul *mm)
-{
-    uint32_t group = 0;
-    for (uint32_t i = 0; i < mm->n_parts; i++) {
-        const uint32_t own = mm->parts[i].weights.group;
-        group = own > group ? own : group;
-    }
-    return group;
 }
 
 uint32_t matmul_items(const struct matmul *mm)

@@ -59,14 +59,12 @@ LEAF_INLINE __m256 f16_values(const uint8_t *at)
 
 /* ---- activations ---- */
 
-LEAF_INLINE bool quantise_group(const float *x, uint32_t n, const uint32_t group, int8_t *q,
-                                float *scale)
+static bool quantise(const float *x, uint32_t n, int8_t *q, float *scale)
 {
-    enum { VECTORS_CAP = ACTIVATION_PAD / EIGHT };
-    const uint32_t n_vectors = group / EIGHT;
-    __m256 v[VECTORS_CAP];
+    enum { VECTORS = ACTIVATION_GROUP / EIGHT };
+    __m256 v[VECTORS];
     __m256i largest = _mm256_setzero_si256();
-    for (uint32_t i = 0; i < n_vectors; i++) {
+    for (uint32_t i = 0; i < VECTORS; i++) {
         v[i] = EIGHT * i < n ? load8(x + EIGHT * i, n - EIGHT * i) : _mm256_setzero_ps();
         largest = _mm256_max_epu32(
             largest, _mm256_and_si256(_mm256_castps_si256(v[i]), _mm256_set1_epi32(0x7fffffff)));
@@ -83,7 +81,7 @@ LEAF_INLINE bool quantise_group(const float *x, uint32_t n, const uint32_t group
     const __m256 factor = _mm256_set1_ps(zeros ? 0.0f : 127.0f / max);
     *scale = zeros ? 0.0f : max / 127.0f;
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // undoes the packs' lanes
-    for (uint32_t i = 0; i < n_vectors; i += 4) {
+    for (uint32_t i = 0; i < VECTORS; i += 4) {
         __m256i r[4];
         for (uint32_t j = 0; j < 4; j++)
             r[j] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i + j], factor));
@@ -93,15 +91,6 @@ LEAF_INLINE bool quantise_group(const float *x, uint32_t n, const uint32_t group
                             _mm256_permutevar8x32_epi32(bytes, order));
     }
     return true;
-}
-
-static bool quantise(const float *x, uint32_t n, uint32_t group, int8_t *q, float *scale)
-{
-    if (group == 32)
-        return quantise_group(x, n, 32, q, scale);
-    if (group == 64)
-        return quantise_group(x, n, 64, q, scale);
-    return quantise_group(x, n, 128, q, scale);
 }
 
 /* The two words that a lane's int16 sums of 32 k start with: -8 x the activations at k mod 4 < 2,
@@ -141,7 +130,7 @@ LEAF_INLINE struct group_view group_view(const struct panel_job *job, uint32_t k
         .starts = tile->starts + at,
         .sums = tile->sums + at,
         .scaled_sums = tile->scaled_sums + at,
-        .scales = tile->scales + at,
+        .scales = tile->scales + (size_t)(k / ACTIVATION_GROUP) * size,
         .n_subs = (left + SUM_GROUP - 1) / SUM_GROUP,
     };
 }

@@ -46,14 +46,12 @@ LEAF_INLINE bool has_minimum(enum quant_format format)
 
 /* ---- activations ---- */
 
-LEAF_INLINE bool quantise_group(const float *x, uint32_t n, const uint32_t group, int8_t *q,
-                                float *scale)
+static bool quantise(const float *x, uint32_t n, int8_t *q, float *scale)
 {
-    enum { VECTORS_CAP = ACTIVATION_PAD / 16 };
-    const uint32_t n_vectors = group / 16;
-    __m512 v[VECTORS_CAP];
+    enum { VECTORS = ACTIVATION_GROUP / 16 };
+    __m512 v[VECTORS];
     __m512i largest = _mm512_setzero_si512();
-    for (uint32_t i = 0; i < n_vectors; i++) {
+    for (uint32_t i = 0; i < VECTORS; i++) {
         v[i] = _mm512_maskz_loadu_ps(mask16(n > 16 * i ? n - 16 * i : 0), x + 16 * i);
         largest = _mm512_max_epu32(
             largest, _mm512_and_si512(_mm512_castps_si512(v[i]), _mm512_set1_epi32(0x7fffffff)));
@@ -66,20 +64,11 @@ LEAF_INLINE bool quantise_group(const float *x, uint32_t n, const uint32_t group
     const bool zeros = max < ACTIVATION_MIN;
     const __m512 factor = _mm512_set1_ps(zeros ? 0.0f : 127.0f / max);
     *scale = zeros ? 0.0f : max / 127.0f;
-    for (uint32_t i = 0; i < n_vectors; i++) {
+    for (uint32_t i = 0; i < VECTORS; i++) {
         const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(v[i], factor));
         _mm_storeu_si128((__m128i *)(void *)(q + 16 * i), _mm512_cvtsepi32_epi8(rounded));
     }
     return true;
-}
-
-static bool quantise(const float *x, uint32_t n, uint32_t group, int8_t *q, float *scale)
-{
-    if (group == 32)
-        return quantise_group(x, n, 32, q, scale);
-    if (group == 64)
-        return quantise_group(x, n, 64, q, scale);
-    return quantise_group(x, n, 128, q, scale);
 }
 
 static uint32_t start(const int8_t *q, int32_t sum)
@@ -121,7 +110,7 @@ LEAF_INLINE struct group_view group_view(const struct tile *tile, uint32_t k, ui
                                          uint32_t size, struct group_sums *room)
 {
     const size_t at = (size_t)(k / SUM_GROUP) * size;
-    const float *const scales = tile->scales + at;
+    const float *const scales = tile->scales + (size_t)(k / ACTIVATION_GROUP) * size;
     const int32_t *const sums = tile->sums + at;
     if (n_subs == 1) {
         const int32_t *const starts = (const int32_t *)tile->starts + at;

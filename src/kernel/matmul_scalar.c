@@ -6,7 +6,7 @@
 #include "kernel/fmath.h"
 #include "kernel/kernel_internal.h"
 
-static bool quantise(const float *x, uint32_t n, uint32_t group, int8_t *q, float *scale)
+static bool quantise(const float *x, uint32_t n, int8_t *q, float *scale)
 {
     float largest = 0.0f;
     for (uint32_t i = 0; i < n; i++) {
@@ -18,7 +18,7 @@ static bool quantise(const float *x, uint32_t n, uint32_t group, int8_t *q, floa
     const bool zeros = largest < ACTIVATION_MIN;
     const float factor = zeros ? 0.0f : 127.0f / largest;
     *scale = zeros ? 0.0f : largest / 127.0f;
-    memset(q, 0, group);
+    memset(q, 0, ACTIVATION_GROUP);
     for (uint32_t i = 0; i < n; i++) {
         const float rounded = x[i] * factor + EXP_ROUND - EXP_ROUND; // to nearest even
         const int32_t value = (int32_t)rounded;
@@ -86,7 +86,7 @@ static void panel_quantised(const struct panel_job *job, enum quant_format forma
         for (uint32_t k = 0; k < job->cols; k += job->group) {
             const uint32_t n = job->cols - k < job->group ? job->cols - k : job->group;
             sum = dot_block(job->data + k / job->group * (size_t)bytes, format, job->group, row,
-                            job->tile->q + k, n, job->tile->scales[k / SUM_GROUP], sum);
+                            job->tile->q + k, n, job->tile->scales[k / ACTIVATION_GROUP], sum);
         }
         acc[row] = sum;
     }

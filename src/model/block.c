@@ -96,7 +96,7 @@ void step_pack(struct step *step, uint32_t n_rows, const struct pack_job *job,
                struct activation *out)
 {
     activation_init(out, step->kernel, job->memory, job->weight != NULL ? job->normed : job->x,
-                    job->width, n_rows, job->width, job->group);
+                    job->width, n_rows, job->width, job->is_quantised);
     struct packing packing = { step, job, out };
     team_for(step->team, out->n_tiles, 1, pack_tiles, &packing);
 }

@@ -50,11 +50,11 @@ struct step {
 
 struct block {
     const struct block_ops *ops;
-    uint32_t layer;       // of the whole model
-    bool is_last_reader;  // behind it no row needs another: it narrows the step
-    const float *norm;    // [hidden] weight of the norm before it
-    uint32_t input_group; // matmul_group of what reads the normed rows
-    void *state;          // the implementation's, in the arena
+    uint32_t layer;          // of the whole model
+    bool is_last_reader;     // behind it no row needs another: it narrows the step
+    const float *norm;       // [hidden] weight of the norm before it
+    bool is_input_quantised; // a matrix that reads the normed rows has a block format
+    void *state;             // the implementation's, in the arena
 };
 
 struct block_ops {
@@ -78,6 +78,11 @@ bool block_matrix(const struct block_parts *parts, uint32_t layer, enum tensor_r
 bool block_vector(const struct block_parts *parts, uint32_t layer, enum tensor_role role,
                   const float **out, struct err *err);
 
+static inline bool block_is_quantised(const struct matrix *matrix)
+{
+    return !quant_formats[matrix->format]->is_float;
+}
+
 /* Norms rows of x[n_rows][width] into `normed` with `weight` (NULL: takes x as it is) and packs
  * them into `out`, whose memory is given. Sets step->is_lost. */
 struct pack_job {
@@ -86,7 +91,7 @@ struct pack_job {
     const float *weight;
     float epsilon;
     float *normed;
-    uint32_t group; // matmul_group of what reads the rows
+    bool is_quantised;
     void *memory;
 };
 void step_pack(struct step *step, uint32_t n_rows, const struct pack_job *job,

@@ -21,6 +21,7 @@ struct attention {
     uint32_t n_heads, n_kv_heads, head_dim;
     uint32_t window; // 0: all
     float scale, epsilon;
+    bool is_output_quantised;
 };
 
 /* ---- open ---- */
@@ -61,10 +62,11 @@ static bool open_products(struct attention *attention, struct block *block,
             .out = outs[i],
             .out_stride = matrix.rows,
         };
+        block->is_input_quantised = block->is_input_quantised || block_is_quantised(&matrix);
     }
     if (!block_matrix(parts, block->layer, TENSOR_O, &matrix, err))
         return false;
-    block->input_group = matmul_group(&attention->qkv);
+    attention->is_output_quantised = block_is_quantised(&matrix);
     attention->output = (struct matmul){ .activation = &ws->inner, .n_parts = 1 };
     attention->output.parts[0] = (struct matmul_part){
         .weights = matrix,
@@ -289,7 +291,7 @@ static void attention_step(const struct block *block, struct step *step)
               &(struct pack_job){
                   .x = ws->attended,
                   .width = attention->n_heads * attention->head_dim,
-                  .group = matmul_group(&attention->output),
+                  .is_quantised = attention->is_output_quantised,
                   .memory = ws->inner_memory,
               },
               &ws->inner);

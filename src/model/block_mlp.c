@@ -11,6 +11,7 @@ struct mlp {
     struct matmul input; // gate and up
     struct matmul down;
     bool is_apart;
+    bool is_down_quantised;
     uint32_t intermediate;
 };
 
@@ -66,7 +67,9 @@ static bool mlp_open(struct block *block, const struct block_parts *parts, struc
         .out = ws->hidden,
         .out_stride = parts->config->hidden,
     };
-    block->input_group = matmul_group(&mlp->input);
+    block->is_input_quantised =
+        block_is_quantised(&first) || (mlp->is_apart && block_is_quantised(&up));
+    mlp->is_down_quantised = block_is_quantised(&down);
     block->state = mlp;
     return true;
 }
@@ -99,7 +102,7 @@ static void mlp_step(const struct block *block, struct step *step)
               &(struct pack_job){
                   .x = ws->gate,
                   .width = mlp->intermediate,
-                  .group = matmul_group(&mlp->down),
+                  .is_quantised = mlp->is_down_quantised,
                   .memory = ws->inner_memory,
               },
               &ws->inner);

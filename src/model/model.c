@@ -338,7 +338,7 @@ static bool run_layers(struct model *model, struct step *step, struct err *err)
                       .weight = block->norm,
                       .epsilon = model->config.norm_eps,
                       .normed = ws->normed,
-                      .group = block->input_group,
+                      .is_quantised = block->is_input_quantised,
                       .memory = ws->input_memory,
                   },
                   &ws->input);
@@ -366,7 +366,7 @@ static bool run_head(struct model *model, struct step *step, float *out, struct 
                   .weight = model->final_norm,
                   .epsilon = config->norm_eps,
                   .normed = ws->normed,
-                  .group = matmul_group(&model->head),
+                  .is_quantised = block_is_quantised(&model->head.parts[0].weights),
                   .memory = ws->input_memory,
               },
               &ws->input);

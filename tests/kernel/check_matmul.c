@@ -143,15 +143,18 @@ static bool run_product(struct product *p, const struct kernel *kernel, struct g
 {
     struct activation a;
     struct guarded memory = guarded_new(activation_bytes(p->rows, p->cols));
-    for (uint32_t i = 0; i < p->n_parts; i++)
+    bool quantised = false;
+    for (uint32_t i = 0; i < p->n_parts; i++) {
+        quantised |= p->mm.parts[i].weights.group != 0;
         p->mm.parts[i].out = (float *)(void *)outs[i].data;
-    p->mm.n_parts = p->n_parts;
+    }
     activation_init(&a, kernel, memory.data, (const float *)(void *)p->x.data, p->x_stride, p->rows,
-                    p->cols, matmul_group(&p->mm));
+                    p->cols, quantised);
     bool finite = true;
     for (uint32_t tile = a.n_tiles; tile-- > 0;)
         finite &= kernel->matmul->pack(&a, tile, tile + 1);
     p->mm.activation = &a;
+    p->mm.n_parts = p->n_parts;
     const uint32_t items = matmul_items(&p->mm);
     for (uint32_t first = (items - 1) / chunk * chunk;; first -= chunk) {
         kernel->matmul->run(&p->mm, first, first + chunk < items ? first + chunk : items);

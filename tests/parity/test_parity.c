@@ -31,11 +31,11 @@ struct subject {
 
 static const struct subject subjects[] = {
     { "llama", "f32", ENGINE_KV_DEFAULT, "3e8c95bc86fc37c6" },
-    { "llama", "int8", ENGINE_KV_DEFAULT, "2884f04354ac990d" },
-    { "qwen2", "int4-asym", ENGINE_KV_F32, "0ab626c91a285703" },
+    { "llama", "int8", ENGINE_KV_DEFAULT, "d06d38559170693a" },
+    { "qwen2", "int4-asym", ENGINE_KV_F32, "c86d9036d424fc9a" },
     { "qwen3", "bf16", ENGINE_KV_F16, "42b4f1c39b10251a" },
     { "mistral", "f16", ENGINE_KV_DEFAULT, "22e6ce920840770f" },
-    { "mistral", "int4", ENGINE_KV_DEFAULT, "6abbed4ebe1e0653" },
+    { "mistral", "int4", ENGINE_KV_DEFAULT, "3684340b03d9c590" },
 };
 #define N_SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
 
