@@ -12,6 +12,7 @@
 #include "net/address.h"
 #include "pipeline/handshake.h"
 #include "pipeline/worker.h"
+#include "shard/split.h"
 #include "weights/weights.h"
 
 #include <signal.h>
@@ -143,12 +144,11 @@ static bool choose_layers(struct engine_options *options, struct err *err)
     if (!(weights_is_shard(options->model) ? read_shard(options->model, &n_layers, &stage, err)
                                            : ask_engine(options, &n_layers, err)))
         return false;
-    if (n_layers < chosen.total)
-        return err_set(err, ERR_ARGUMENT, "%u layers do not make %u stages", n_layers,
-                       chosen.total);
     if (stage.layer_end == 0) {
-        stage.layer_first = (uint32_t)((uint64_t)n_layers * chosen.rank / chosen.total);
-        stage.layer_end = (uint32_t)((uint64_t)n_layers * (chosen.rank + 1) / chosen.total);
+        struct split split; // the one that `shard --num-stages` makes
+        if (!split_even(n_layers, chosen.total, &split, err))
+            return false;
+        stage = split.stages[chosen.rank];
     }
     options->layer_first = stage.layer_first;
     options->layer_end = stage.layer_end;

@@ -44,7 +44,7 @@ check "layers beyond the model" refused 2 "the mock model has 8" \
     --rank 1 --total 2 --layer-start 4 --layer-end 9 --listen "unix:$work/a" "${mock[@]}"
 check "the last rank needs the last layer" refused 2 "the last rank has the last" \
     --rank 1 --total 2 --layer-start 4 --layer-end 7 --listen "unix:$work/a" "${mock[@]}"
-check "more stages than layers" refused 2 "do not make 9 stages" \
+check "more stages than layers" refused 2 "9 stages of 8 layers" \
     --rank 1 --total 9 --listen "unix:$work/a" --next "unix:$work/b" "${mock[@]}"
 check "no such engine" refused 1 "there is no engine" \
     --rank 1 --total 2 --listen "unix:$work/a" --model mock-model --engine steam
