@@ -6,8 +6,8 @@
  * programs. */
 #include "base/clock.h"
 #include "base/memory.h"
-#include "base/team.h"
 #include "cli/command.h"
+#include "cli/engine_choice.h"
 #include "cli/model_path.h"
 #include "engine/engine.h"
 #include "kernel/kernel.h"
@@ -16,9 +16,9 @@
 #include <stdlib.h>
 
 struct bench_options {
-    uint32_t prefill, decode, rounds, threads, depth;
-    const char *isa;
+    uint32_t prefill, decode, rounds, depth;
     const char *quantization;
+    struct engine_choice engine;
 };
 
 static struct bench_options defaults(void)
@@ -36,10 +36,6 @@ static const struct option_row rows[] = {
                "rows in the context before decode starts; 0: from empty"),
     OPTION_U32(struct bench_options, rounds, "rounds", "N", 1, 1000,
                "how often; one JSON line each"),
-    OPTION_U32(struct bench_options, threads, "threads", "N", 0, TEAM_THREADS_CAP,
-               "threads; 0: one a processor"),
-    OPTION_CHOICE(struct bench_options, isa, "isa", "scalar|avx2|avx512",
-                  "instruction set; else the best there is"),
     OPTION_TEXT(struct bench_options, quantization, "quantization", "FORMAT",
                 "of a float source, as `shard` takes it"),
     OPTION_END,
@@ -47,10 +43,11 @@ static const struct option_row rows[] = {
 
 static size_t bench_tables(struct option_table *tables, size_t cap)
 {
-    must(cap >= 1);
+    must(cap >= 2);
     chosen = defaults();
     tables[0] = (struct option_table){ "options", rows, &chosen };
-    return 1;
+    tables[1] = (struct option_table){ "computing", engine_choice_compute_rows, &chosen.engine };
+    return 2;
 }
 
 struct bench {
@@ -103,9 +100,9 @@ static bool run_round(struct bench *bench, uint32_t round, struct err *err)
     bench->engine.ops->drop(&bench->engine, 0);
     printf("{\"round\":%u,\"isa\":\"%s\",\"threads\":%u,\"prefill\":%u,\"depth\":%u,\"decode\":%u,"
            "\"prefill_tokens_per_second\":%.2f,\"decode_tokens_per_second\":%.2f}\n",
-           round, chosen.isa ? chosen.isa : kernel_best()->name, chosen.threads, chosen.prefill,
-           chosen.depth, chosen.decode, chosen.prefill / prefill_s,
-           decode_s > 0 ? chosen.decode / decode_s : 0);
+           round, chosen.engine.isa ? chosen.engine.isa : kernel_best()->name,
+           chosen.engine.threads, chosen.prefill, chosen.depth, chosen.decode,
+           chosen.prefill / prefill_s, decode_s > 0 ? chosen.decode / decode_s : 0);
     fflush(stdout);
     return true;
 }
@@ -114,15 +111,12 @@ static bool open_bench(struct bench *bench, const char *shard, struct err *err)
 {
     uint32_t longest = chosen.depth + chosen.decode;
     longest = longest > chosen.prefill ? longest : chosen.prefill;
-    struct engine_options options = {
-        .model = shard,
-        .engine = "native",
-        .device = "cpu",
-        .ctx_size = longest,
-        .max_sequences = 1,
-        .threads = chosen.threads,
-        .isa = chosen.isa,
-    };
+    struct engine_options options = { .model = shard };
+    engine_choice_take(&chosen.engine, &options);
+    options.engine = "native";
+    options.max_sequences = 1;
+    if (options.ctx_size == 0)
+        options.ctx_size = longest;
     if (!engine_open(&bench->engine, &options, &bench->info, err))
         return false;
     size_t values =

@@ -30,12 +30,11 @@ static const struct option_row rows[] = {
 
 static size_t logits_tables(struct option_table *tables, size_t cap)
 {
-    must(cap >= 2);
+    must(cap >= 1 + EVAL_TABLES);
     options = (struct logits_options){ 0 };
-    eval_options_init(&shared);
     tables[0] = (struct option_table){ .rows = rows, .target = &options };
-    tables[1] = (struct option_table){ "the model", eval_rows, &shared };
-    return 2;
+    eval_tables(tables + 1, &shared);
+    return 1 + EVAL_TABLES;
 }
 
 /* Caller frees; NULL on failure. */

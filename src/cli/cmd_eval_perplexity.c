@@ -32,12 +32,11 @@ static const struct option_row rows[] = {
 
 static size_t perplexity_tables(struct option_table *tables, size_t cap)
 {
-    must(cap >= 2);
+    must(cap >= 1 + EVAL_TABLES);
     options = (struct perplexity_options){ .window = 512 };
-    eval_options_init(&shared);
     tables[0] = (struct option_table){ .rows = rows, .target = &options };
-    tables[1] = (struct option_table){ .rows = eval_rows, .target = &shared };
-    return 2;
+    eval_tables(tables + 1, &shared);
+    return 1 + EVAL_TABLES;
 }
 
 /* The ids of a file; *bos is the id that begins every window, or -1. */

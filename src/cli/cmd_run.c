@@ -2,31 +2,20 @@
  * of one stage. */
 #include <stdlib.h>
 
-#include "base/team.h"
 #include "cli/command.h"
+#include "cli/engine_choice.h"
 #include "cli/model_path.h"
 #include "cli/serve.h"
 
 static struct run_options {
     struct serve_options serve;
-    struct pipeline_options pipeline;
+    struct engine_choice engine;
     struct model_path_options source;
+    bool insecure;
 } chosen;
 
-static const struct option_row engine_rows[] = {
-    OPTION_TEXT(struct run_options, pipeline.engine.engine, "engine", "NAME",
-                "what runs the layers, see cascadia engines; else native, or mock for mock-model"),
-    OPTION_TEXT(struct run_options, pipeline.engine.device, "device", "NAME",
-                "what the engine runs on; else its first"),
-    OPTION_U32(struct run_options, pipeline.engine.ctx_size, "ctx-size", "N", 0, 16777216,
-               "longest prompt and answer together; 0: the model's own, at most 8192"),
-    OPTION_BYTES(struct run_options, pipeline.engine.kv_memory_bytes, "kv-memory",
-                 "memory for keys and values that all requests share; 0: a default"),
-    OPTION_U32(struct run_options, pipeline.engine.max_sequences, "max-sequences", "N", 0,
-               ENGINE_MAX_SEQUENCES_CAP, "requests that run at once; 0: 16; more wait"),
-    OPTION_U32(struct run_options, pipeline.engine.threads, "threads", "N", 0, TEAM_THREADS_CAP,
-               "threads; 0: one a processor"),
-    OPTION_BOOL(struct run_options, pipeline.insecure, "insecure",
+static const struct option_row source_rows[] = {
+    OPTION_BOOL(struct run_options, insecure, "insecure",
                 "allows a --host beyond this machine, in the clear"),
     OPTION_TEXT(struct run_options, source.quantization, "quantization", "FORMAT",
                 "of a float source, on first use: int4, int4-asym, int8, f16, bf16 or f32"),
@@ -37,12 +26,14 @@ static const struct option_row engine_rows[] = {
 
 static size_t run_tables(struct option_table *tables, size_t cap)
 {
-    must(cap >= 2);
-    chosen = (struct run_options){ .pipeline = { .total = 1 } };
+    must(cap >= 4);
+    chosen = (struct run_options){ 0 };
     serve_options_init(&chosen.serve);
     tables[0] = (struct option_table){ "the API", serve_rows, &chosen.serve };
-    tables[1] = (struct option_table){ "the model", engine_rows, &chosen };
-    return 2;
+    tables[1] = (struct option_table){ "the model", source_rows, &chosen };
+    tables[2] = (struct option_table){ "the engine", engine_choice_serve_rows, &chosen.engine };
+    tables[3] = (struct option_table){ "computing", engine_choice_compute_rows, &chosen.engine };
+    return 4;
 }
 
 static int run(const struct command *command, int argc, char **argv)
@@ -53,20 +44,22 @@ static int run(const struct command *command, int argc, char **argv)
 
     if (!command_parse(command, argc, argv, words, 1, 1, &n_words))
         return 2;
+    struct pipeline_options pipeline = { .total = 1, .insecure = chosen.insecure };
     const struct engine_ops *engine;
-    if (chosen.pipeline.engine.engine == NULL)
-        chosen.pipeline.engine.engine = model_path_engine(words[0]);
-    if (!engine_find(&chosen.pipeline.engine, &engine, &err))
+    if (chosen.engine.engine == NULL)
+        chosen.engine.engine = model_path_engine(words[0]);
+    engine_choice_take(&chosen.engine, &pipeline.engine);
+    if (!engine_find(&pipeline.engine, &engine, &err))
         return command_failed(command, &err);
     const bool is_file = engine != &engine_mock;
-    chosen.source.threads = chosen.pipeline.engine.threads;
+    chosen.source.threads = chosen.engine.threads;
     char *const shard = is_file ? model_path_shard(words[0], &chosen.source, &err) : NULL;
     if (is_file && shard == NULL)
         return command_failed(command, &err);
     char *const record = is_file ? model_path_record(&err) : NULL; // NULL: checked at each open
-    chosen.pipeline.engine.model = is_file ? shard : words[0];
-    chosen.pipeline.engine.record_dir = record;
-    const bool good = serve(&chosen.serve, &chosen.pipeline, words[0], &err);
+    pipeline.engine.model = is_file ? shard : words[0];
+    pipeline.engine.record_dir = record;
+    const bool good = serve(&chosen.serve, &pipeline, words[0], &err);
     free(record);
     free(shard);
     return good ? 0 : command_failed(command, &err);

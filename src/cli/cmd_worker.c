@@ -5,8 +5,8 @@
  * else an equal split, else what --layer-start and --layer-end say. Whether they fit together is
  * found out when the ranks greet each other. */
 #include "base/log.h"
-#include "base/team.h"
 #include "cli/command.h"
+#include "cli/engine_choice.h"
 #include "cli/model_path.h"
 #include "cli/serve.h"
 #include "net/address.h"
@@ -25,10 +25,8 @@
 struct worker_options {
     uint32_t rank, total;
     const char *model, *listen, *next, *head, *api;
-    const char *engine, *device, *isa, *kv_type;
+    struct engine_choice engine;
     uint32_t layer_start, layer_end;
-    uint32_t ctx_size, threads, max_sequences;
-    uint64_t kv_memory;
     uint32_t owed_reply_s, ping_s, frame_s, spin_us;
     bool insecure;
 };
@@ -50,26 +48,10 @@ static const struct option_row rows[] = {
     OPTION_TEXT(struct worker_options, head, "head", "ADDRESS",
                 "where the last rank dials the head, if not where rank 1 sees it; on any rank"),
     OPTION_TEXT(struct worker_options, api, "api", "HOST:PORT", "rank 0: where clients are served"),
-    OPTION_TEXT(struct worker_options, engine, "engine", "NAME",
-                "what runs the layers, see cascadia engines; else native, or mock for mock-model"),
-    OPTION_TEXT(struct worker_options, device, "device", "NAME",
-                "what the engine runs on; else its first"),
     OPTION_U32(struct worker_options, layer_start, "layer-start", "N", 0, 65535,
                "first layer; with --layer-end"),
     OPTION_U32(struct worker_options, layer_end, "layer-end", "N", 0, 65536,
                "one past the last layer; 0: the shard's stage for this rank, or an equal part"),
-    OPTION_U32(struct worker_options, ctx_size, "ctx-size", "N", 0, 16777216,
-               "longest sequence; 0: the model's own, at most 8192"),
-    OPTION_BYTES(struct worker_options, kv_memory, "kv-memory",
-                 "KV pool that all sequences share; 0: enough for some"),
-    OPTION_CHOICE(struct worker_options, kv_type, "kv-type", "f16|f32",
-                  "of keys and values; else f32 with float weights, f16 with others"),
-    OPTION_U32(struct worker_options, max_sequences, "max-sequences", "N", 0,
-               ENGINE_MAX_SEQUENCES_CAP, "sequences at once; 0: 16"),
-    OPTION_U32(struct worker_options, threads, "threads", "N", 0, TEAM_THREADS_CAP,
-               "threads that compute; 0: one a processor"),
-    OPTION_CHOICE(struct worker_options, isa, "isa", "scalar|avx2|avx512",
-                  "instruction set; else the best there is"),
     OPTION_BOOL(struct worker_options, insecure, "insecure",
                 "allows links and clients from other machines, unencrypted"),
     OPTION_END,
@@ -89,15 +71,17 @@ static const struct option_row timer_rows[] = {
 
 static size_t worker_tables(struct option_table *tables, size_t cap)
 {
-    must(cap >= 3);
+    must(cap >= 5);
     chosen = (struct worker_options){
         .owed_reply_s = 120, .ping_s = 10, .frame_s = 10, .spin_us = SPIN_US
     };
     serve_options_init(&serving);
     tables[0] = (struct option_table){ "options", rows, &chosen };
-    tables[1] = (struct option_table){ "links", timer_rows, &chosen };
-    tables[2] = (struct option_table){ "serving (rank 0)", serve_rows, &serving };
-    return 3;
+    tables[1] = (struct option_table){ "the engine", engine_choice_serve_rows, &chosen.engine };
+    tables[2] = (struct option_table){ "computing", engine_choice_compute_rows, &chosen.engine };
+    tables[3] = (struct option_table){ "links", timer_rows, &chosen };
+    tables[4] = (struct option_table){ "serving (rank 0)", serve_rows, &serving };
+    return 5;
 }
 
 /* --- layers ------------------------------------------------------------------------------------
@@ -200,15 +184,7 @@ static bool run_head(const struct pipeline_options *options, const char *name, s
 
 static struct pipeline_options pipeline_options_of(void)
 {
-    return (struct pipeline_options){
-        .engine = { .engine = chosen.engine,
-                    .device = chosen.device,
-                    .ctx_size = chosen.ctx_size,
-                    .kv_memory_bytes = chosen.kv_memory,
-                    .max_sequences = chosen.max_sequences,
-                    .threads = chosen.threads,
-                    .kv_type = engine_kv_type_named(chosen.kv_type),
-                    .isa = chosen.isa },
+    struct pipeline_options options = {
         .rank = chosen.rank,
         .total = chosen.total,
         .listen = chosen.listen,
@@ -220,6 +196,8 @@ static struct pipeline_options pipeline_options_of(void)
         .frame_ms = chosen.frame_s * 1000ull,
         .spin_us = chosen.spin_us,
     };
+    engine_choice_take(&chosen.engine, &options.engine);
+    return options;
 }
 
 /* The engine's model and layers are there. */
@@ -273,8 +251,8 @@ static int worker(const struct command *command, int argc, char **argv)
         return 2;
     if (!check_chosen(&err))
         return command_misused(command, &err);
-    if (!chosen.engine)
-        chosen.engine = model_path_engine(chosen.model);
+    if (!chosen.engine.engine)
+        chosen.engine.engine = model_path_engine(chosen.model);
     struct pipeline_options options = pipeline_options_of();
     return prepare_and_run(&options, &err) ? 0 : command_failed(command, &err);
 }

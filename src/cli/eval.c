@@ -6,14 +6,13 @@
 #include <stdlib.h>
 
 #include "base/memory.h"
-#include "base/team.h"
 #include "cli/model_path.h"
 #include "shard/split.h"
 #include "weights/manifest.h"
 
 #define EVAL_ROWS 128u
 
-const struct option_row eval_rows[] = {
+static const struct option_row rows[] = {
     OPTION_TEXT(struct eval_options, quantization, "quantization", "FORMAT",
                 "int4, int4-asym, int8, f16, bf16 or f32: what a float model becomes; of a shard, "
                 "what it must be"),
@@ -21,20 +20,14 @@ const struct option_row eval_rows[] = {
                "values that share a scale"),
     OPTION_U32(struct eval_options, stages, "stages", "N", 1, EVAL_STAGES_CAP,
                "cut the layers into N even stages; the result is the same"),
-    OPTION_U32(struct eval_options, threads, "threads", "N", 0, TEAM_THREADS_CAP,
-               "threads (0: one a processor)"),
-    OPTION_TEXT(struct eval_options, isa, "isa", "scalar|avx2|avx512",
-                "instruction set (default: the best there is)"),
-    OPTION_U32(struct eval_options, ctx_size, "ctx-size", "N", 0, 1 << 28,
-               "the context that the model is opened with (0: as long as the text)"),
-    OPTION_CHOICE(struct eval_options, kv_type, "kv-type", "f32|f16",
-                  "how keys and values are kept (default: f32 with float weights, else f16)"),
     OPTION_END,
 };
 
-void eval_options_init(struct eval_options *options)
+void eval_tables(struct option_table tables[EVAL_TABLES], struct eval_options *options)
 {
     *options = (struct eval_options){ .group_size = 32, .stages = 1 };
+    tables[0] = (struct option_table){ "the model", rows, options };
+    tables[1] = (struct option_table){ "computing", engine_choice_compute_rows, &options->engine };
 }
 
 static char *find_shard(const char *model, const struct eval_options *options, struct err *err)
@@ -42,7 +35,7 @@ static char *find_shard(const char *model, const struct eval_options *options, s
     const struct model_path_options path = {
         .quantization = options->quantization,
         .group_size = options->group_size,
-        .threads = options->threads,
+        .threads = options->engine.threads,
     };
     return model_path_shard(model, &path, err);
 }
@@ -75,14 +68,13 @@ static bool open_stages(struct eval *eval, const char *shard, const char *record
     struct engine_options engine = {
         .model = shard,
         .record_dir = record_dir,
-        .engine = "native",
-        .ctx_size = options->ctx_size != 0 ? options->ctx_size : n_positions,
         .max_rows = EVAL_ROWS,
-        .max_sequences = 1,
-        .threads = options->threads,
-        .isa = options->isa,
-        .kv_type = engine_kv_type_named(options->kv_type),
     };
+    engine_choice_take(&options->engine, &engine);
+    engine.engine = "native";
+    engine.max_sequences = 1;
+    if (engine.ctx_size == 0)
+        engine.ctx_size = n_positions;
     bool ok = read_split(shard, options->stages, split, err);
     for (uint32_t stage = 0; ok && stage < split->n_stages; stage++) {
         engine.layer_first = split->stages[stage].layer_first;

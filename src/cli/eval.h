@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "base/option.h"
+#include "cli/engine_choice.h"
 #include "engine/engine.h"
 
 #include <stdbool.h>
@@ -13,13 +14,15 @@
 #define EVAL_STAGES_CAP 64u
 
 struct eval_options {
-    const char *quantization, *isa, *kv_type;
-    uint32_t group_size, stages, threads, ctx_size;
+    const char *quantization;
+    uint32_t group_size, stages;
+    struct engine_choice engine; // its context 0: as long as the text
 };
 
-extern const struct option_row eval_rows[]; // of struct eval_options
+#define EVAL_TABLES 2u // that eval_tables fills
 
-void eval_options_init(struct eval_options *options);
+/* The tables of `options`, which gets its defaults. */
+void eval_tables(struct option_table tables[EVAL_TABLES], struct eval_options *options);
 
 struct eval {
     struct engine engines[EVAL_STAGES_CAP];

@@ -56,7 +56,7 @@ check "differ from f32 ones" eval '! cmp -s "$work/other.npy" "$work/all.npy"'
 
 check "a short context" refused 2 "do not fit" logits no.npy --ctx-size 100
 check "more stages than layers" refused 2 "stages" logits no.npy --stages 4
-check "an unknown instruction set" refused 1 "scalar" logits no.npy --isa neon
+check "an unknown instruction set" refused 2 "scalar" logits no.npy --isa neon
 echo '[1, 272]' >"$work/ids.json"
 check "an id that is none" refused 2 "272" logits no.npy
 echo '[1, "2"]' >"$work/ids.json"

@@ -1,0 +1,44 @@
+/* The rows of the engine's options. Their ceilings are those of the modules behind them; names that
+ * a build does not know are usage errors, names that this machine lacks are the engine's to refuse.
+ */
+#include "cli/engine_choice.h"
+
+#include "base/team.h"
+#include "model/config.h"
+
+const struct option_row engine_choice_compute_rows[] = {
+    OPTION_U32(struct engine_choice, threads, "threads", "N", 0, TEAM_THREADS_CAP,
+               "threads that compute; 0: one a processor"),
+    OPTION_CHOICE(struct engine_choice, isa, "isa", "scalar|avx2|avx512",
+                  "instruction set; else the best there is"),
+    OPTION_U32(struct engine_choice, ctx_size, "ctx-size", "N", 0, MODEL_CONFIG_POSITIONS_CAP,
+               "longest sequence, prompt and answer together; 0: as long as the command needs it, "
+               "or the model's own, at most 8192"),
+    OPTION_CHOICE(struct engine_choice, kv_type, "kv-type", "f16|f32",
+                  "of keys and values; else f32 with float weights, f16 with others"),
+    OPTION_END,
+};
+
+const struct option_row engine_choice_serve_rows[] = {
+    OPTION_TEXT(struct engine_choice, engine, "engine", "NAME",
+                "what runs the layers, see cascadia engines; else native, or mock for mock-model"),
+    OPTION_TEXT(struct engine_choice, device, "device", "NAME",
+                "what the engine runs on; else its first"),
+    OPTION_BYTES(struct engine_choice, kv_memory, "kv-memory",
+                 "memory for keys and values that all sequences share; 0: enough for some"),
+    OPTION_U32(struct engine_choice, max_sequences, "max-sequences", "N", 0,
+               ENGINE_MAX_SEQUENCES_CAP, "requests that run at once; 0: 16; more wait"),
+    OPTION_END,
+};
+
+void engine_choice_take(const struct engine_choice *choice, struct engine_options *options)
+{
+    options->engine = choice->engine;
+    options->device = choice->device;
+    options->isa = choice->isa;
+    options->kv_type = engine_kv_type_named(choice->kv_type);
+    options->ctx_size = choice->ctx_size;
+    options->threads = choice->threads;
+    options->max_sequences = choice->max_sequences;
+    options->kv_memory_bytes = choice->kv_memory;
+}
