@@ -1,9 +1,11 @@
-/* engines: what this program can run models on, and which instruction sets this machine adds. */
+/* engines: what this program can run models on, what processor this is, and which instruction sets
+ * it adds. */
 #include "cli/command.h"
 
 #include <stdio.h>
 
 #include "engine/engine.h"
+#include "kernel/cpu.h"
 #include "kernel/kernel.h"
 
 static void print_engines(void)
@@ -16,15 +18,27 @@ static void print_engines(void)
     }
 }
 
-static void print_rungs(void)
+static void print_cpu(const struct cpu *cpu)
 {
-    const struct kernel *best = kernel_best();
+    printf("\nprocessor: %s (%s)\n  features:", cpu->brand[0] ? cpu->brand : "without a name",
+           cpu_microarch_name(cpu->microarch));
+    for (uint32_t i = 0; i < CPU_FEATURE_COUNT; i++) {
+        const enum cpu_feature feature = (enum cpu_feature)(1u << i);
+        if (cpu_has(cpu, feature))
+            printf(" %s", cpu_feature_name(feature));
+    }
+    putchar('\n');
+}
+
+static void print_rungs(const struct cpu *cpu)
+{
+    const struct kernel *best = kernel_best_of(cpu);
     printf("\ninstruction sets of the native engine:\n");
     for (size_t i = 0; kernels[i] != NULL; i++) {
         printf("  %-8s %s%s\n", kernels[i]->name, kernels[i]->summary,
-               kernels[i] == best          ? " (used)"
-               : kernel_usable(kernels[i]) ? ""
-                                           : " (not on this machine)");
+               kernels[i] == best                   ? " (used)"
+               : cpu_has(cpu, kernels[i]->features) ? ""
+                                                    : " (not on this machine)");
     }
 }
 
@@ -33,8 +47,10 @@ static int engines_run(const struct command *command, int argc, char **argv)
     size_t n_words;
     if (!command_parse(command, argc, argv, NULL, 0, 0, &n_words))
         return 2;
+    const struct cpu cpu = cpu_detect();
     print_engines();
-    print_rungs();
+    print_cpu(&cpu);
+    print_rungs(&cpu);
     return 0;
 }
 

@@ -192,6 +192,7 @@ struct attend_ops {
 struct kernel {
     const char *name; // "scalar", "avx2", "avx512"
     const char *summary;
+    uint32_t features; // of the CPU, enum cpu_feature (kernel/cpu.h): what it cannot do without
     const struct vec_ops *vec;
     const struct matmul_ops *matmul;
     const struct attend_ops *attend;
@@ -205,6 +206,10 @@ bool kernel_usable(const struct kernel *kernel);
 
 /* The fastest usable one; never NULL. */
 const struct kernel *kernel_best(void);
+
+/* The same for any CPU that is described. */
+struct cpu;
+const struct kernel *kernel_best_of(const struct cpu *cpu);
 
 /* By name; NULL when there is none or this CPU lacks it. */
 const struct kernel *kernel_find(const char *name);
