@@ -14,8 +14,9 @@ const struct option_row engine_choice_compute_rows[] = {
     OPTION_U32(struct engine_choice, ctx_size, "ctx-size", "N", 0, MODEL_CONFIG_POSITIONS_CAP,
                "longest sequence, prompt and answer together; 0: as long as the command needs it, "
                "or the model's own, at most 8192"),
-    OPTION_CHOICE(struct engine_choice, kv_type, "kv-type", "f16|f32",
-                  "of keys and values; else f32 with float weights, f16 with others"),
+    OPTION_CHOICE(
+        struct engine_choice, kv_type, "kv-type", "f16|q8|f32",
+        "of keys and values: f16, int8, f32; else f32 with float weights, f16 with others"),
     OPTION_END,
 };
 

@@ -14,7 +14,9 @@ enum engine_kv_type engine_kv_type_named(const char *name)
 {
     if (name == NULL)
         return ENGINE_KV_DEFAULT;
-    return strcmp(name, "f16") == 0 ? ENGINE_KV_F16 : ENGINE_KV_F32;
+    return strcmp(name, "f16") == 0  ? ENGINE_KV_F16
+           : strcmp(name, "q8") == 0 ? ENGINE_KV_Q8
+                                     : ENGINE_KV_F32;
 }
 
 static bool has_device(const struct engine_ops *ops, const char *device)

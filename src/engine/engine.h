@@ -18,7 +18,7 @@ enum engine_rewind {
     REWIND_CHECKPOINTS, // only to rows that were flagged ROW_CHECKPOINT
 };
 
-enum engine_kv_type { ENGINE_KV_DEFAULT, ENGINE_KV_F16, ENGINE_KV_F32 };
+enum engine_kv_type { ENGINE_KV_DEFAULT, ENGINE_KV_F16, ENGINE_KV_F32, ENGINE_KV_Q8 };
 
 struct engine_options {
     const char *model;               // shard directory; "mock-model" for the mock
@@ -88,7 +88,7 @@ extern const struct engine_ops engine_mock;
 #define ENGINE_MAX_SEQUENCES_CAP 1024u
 #define ENGINE_CTX_SIZE_DEFAULT_CAP 8192u // when ctx_size is 0
 
-/* "f16" or "f32", the choices of an option; NULL: ENGINE_KV_DEFAULT. */
+/* "f16", "q8" or "f32", the choices of an option; NULL: ENGINE_KV_DEFAULT. */
 enum engine_kv_type engine_kv_type_named(const char *name);
 
 /* The one that options->engine and options->device name (NULL: the first). ERR_NOT_FOUND lists what

@@ -57,6 +57,7 @@ static bool native_open(struct engine *engine, const struct engine_options *opti
         [ENGINE_KV_DEFAULT] = MODEL_KV_DEFAULT,
         [ENGINE_KV_F16] = MODEL_KV_F16,
         [ENGINE_KV_F32] = MODEL_KV_F32,
+        [ENGINE_KV_Q8] = MODEL_KV_Q8,
     };
     struct model_options model_options = {
         .layer_first = options->layer_first,

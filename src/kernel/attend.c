@@ -28,6 +28,11 @@ struct walk {
     float *page;    // [ATTEND_PAIRS_CAP] records
     float *segment; // [n_pairs] records, or the caller's partial
     float *whole;   // [n_pairs] records
+    /* q8 */
+    int16_t *q16; // [n_pairs][q16_stride]
+    size_t q16_stride;
+    float *q16_scales; // [n_pairs]
+    int16_t *weights;  // [ATTEND_PAIRS_CAP][64]
 };
 
 static uint32_t max_u32(uint32_t a, uint32_t b)
@@ -42,12 +47,32 @@ static size_t record_floats(uint32_t head_dim)
 
 static size_t element_bytes(enum kv_type type)
 {
-    return type == KV_F16 ? 2 : 4;
+    return type == KV_Q8 ? 1 : type == KV_F16 ? 2 : 4;
+}
+
+static size_t q16_stride(uint32_t head_dim)
+{
+    return (head_dim + 31) / 32 * 32;
+}
+
+size_t attend_scales_offset(const struct kv_shape *shape)
+{
+    return (size_t)PAGE * shape->head_dim * element_bytes(shape->type);
+}
+
+size_t attend_v_offset(const struct kv_shape *shape)
+{
+    return attend_scales_offset(shape) + (shape->type == KV_Q8 ? 2 * PAGE * sizeof(float) : 0);
+}
+
+size_t attend_block_bytes(const struct kv_shape *shape)
+{
+    return attend_v_offset(shape) + attend_scales_offset(shape); // V is as large as K
 }
 
 size_t kv_page_bytes(const struct kv_shape *shape)
 {
-    return (size_t)shape->n_kv_heads * 2 * PAGE * shape->head_dim * element_bytes(shape->type);
+    return shape->n_kv_heads * attend_block_bytes(shape);
 }
 
 size_t attend_partial_bytes(const struct kv_shape *shape, uint32_t n_heads, uint32_t n_rows)
@@ -59,7 +84,26 @@ size_t attend_scratch_bytes(const struct kv_shape *shape, uint32_t n_heads, uint
 {
     const size_t floats = (size_t)2 * PAGE * shape->head_dim + (size_t)ATTEND_PAIRS_CAP * PAGE +
                           ATTEND_PAIRS_CAP * record_floats(shape->head_dim);
-    return floats * sizeof(float) + 2 * attend_partial_bytes(shape, n_heads, n_rows);
+    const size_t n_pairs = (size_t)n_heads * n_rows;
+    const size_t q8 = shape->type != KV_Q8
+                          ? 0
+                          : ATTEND_PAIRS_CAP * PAGE * sizeof(int16_t) +
+                                n_pairs * q16_stride(shape->head_dim) * sizeof(int16_t) +
+                                (n_pairs + LANES - 1) / LANES * LANES * sizeof(float);
+    return floats * sizeof(float) + 2 * attend_partial_bytes(shape, n_heads, n_rows) + q8;
+}
+
+/* The call's q as int16, once for all pages. */
+static void quantise_q(const struct walk *w)
+{
+    const struct attend *const a = w->a;
+    const uint32_t head_dim = a->shape->head_dim;
+    for (uint32_t pair = 0; pair < w->n_pairs; pair++) {
+        const float *const q =
+            a->q + pair / a->n_heads * a->q_stride + (size_t)(pair % a->n_heads) * head_dim;
+        w->q16_scales[pair] =
+            w->leaves->quantise(q, head_dim, w->q16 + pair * w->q16_stride) * a->scale;
+    }
 }
 
 static struct walk walk_init(const struct attend *a, void *scratch,
@@ -77,6 +121,12 @@ static struct walk walk_init(const struct attend *a, void *scratch,
     w.page = w.scores + ATTEND_PAIRS_CAP * PAGE;
     w.segment = w.page + ATTEND_PAIRS_CAP * record;
     w.whole = w.segment + w.n_pairs * record;
+    if (a->shape->type == KV_Q8) {
+        w.q16_stride = q16_stride(a->shape->head_dim);
+        w.weights = (int16_t *)(void *)(w.whole + w.n_pairs * record);
+        w.q16 = w.weights + ATTEND_PAIRS_CAP * PAGE;
+        w.q16_scales = (float *)(void *)(w.q16 + w.n_pairs * w.q16_stride);
+    }
     return w;
 }
 
@@ -110,72 +160,115 @@ static void records_clear(float *records, size_t n, size_t floats)
         records[i * floats] = -INFINITY;
 }
 
-/* A page as the leaves read it. */
-struct page_view {
-    const void *k, *v;
-    enum kv_type type;
-};
-
-static struct page_view page_view(const struct walk *w, uint32_t page, bool widen)
+/* The kv head's part of a page as the leaves read it. */
+static struct attend_block block_view(const struct walk *w, uint32_t page, bool widen)
 {
     const struct kv_shape *const shape = w->a->shape;
-    const size_t block = (size_t)PAGE * shape->head_dim;
     const uint8_t *const k =
-        (const uint8_t *)w->a->pages[page] + w->a->kv_head * 2 * block * element_bytes(shape->type);
-    struct page_view view = { k, k + block * element_bytes(shape->type), shape->type };
-    if (widen && shape->type == KV_F16) {
-        w->leaves->widen((const uint16_t *)view.k, (uint32_t)block, w->k);
-        w->leaves->widen((const uint16_t *)view.v, (uint32_t)block, w->v);
-        view = (struct page_view){ w->k, w->v, KV_F32 };
+        (const uint8_t *)w->a->pages[page] + w->a->kv_head * attend_block_bytes(shape);
+    const uint8_t *const v = k + attend_v_offset(shape);
+    struct attend_block block = { .type = shape->type, .k = k, .v = v };
+    if (shape->type == KV_Q8) {
+        block.k_scales = (const float *)(const void *)(k + attend_scales_offset(shape));
+        block.v_scales = block.k_scales + PAGE;
+    } else if (widen && shape->type == KV_F16) {
+        const uint32_t n = PAGE * shape->head_dim;
+        w->leaves->widen((const uint16_t *)block.k, n, w->k);
+        w->leaves->widen((const uint16_t *)block.v, n, w->v);
+        block = (struct attend_block){ .type = KV_F32, .k = w->k, .v = w->v };
     }
-    return view;
+    return block;
 }
+
+/* What a tile's pairs see of a page. */
+struct places {
+    uint32_t first[ATTEND_PAIRS_CAP], end[ATTEND_PAIRS_CAP];
+    uint32_t any_first, any_end, all_first, all_end;
+};
 
 /* One pair alone over places [first, end). */
 static void mix_pair(const struct walk *w, const struct attend_tile *tile, uint32_t pair,
-                     const struct page_view *view, uint32_t first, uint32_t end)
+                     const struct attend_block *block, uint32_t first, uint32_t end)
 {
     if (first >= end)
         return;
     struct attend_tile one = { .n_pairs = 1, .head_dim = tile->head_dim };
     one.scores[0] = tile->scores[pair];
     one.part[0] = tile->part[pair];
-    w->leaves->mix(&one, view->v, view->type, first, end);
+    w->leaves->mix(&one, block->v, block->type, first, end);
 }
 
-/* Pairs [first_pair, first_pair + n) of the call, all of which see something of the page. */
-static void attend_page_tile(const struct walk *w, const struct page_view *view, uint32_t page,
-                             uint32_t first_pair, uint32_t n)
+/* Places that all pairs see together, the others before and after that. */
+static void mix_tile(const struct walk *w, const struct attend_tile *tile,
+                     const struct attend_block *block, const struct places *at)
+{
+    const bool shared = at->all_first < at->all_end;
+    for (uint32_t i = 0; i < tile->n_pairs; i++)
+        mix_pair(w, tile, i, block, at->first[i], shared ? at->all_first : at->end[i]);
+    if (!shared)
+        return;
+    w->leaves->mix(tile, block->v, block->type, at->all_first, at->all_end);
+    for (uint32_t i = 0; i < tile->n_pairs; i++)
+        mix_pair(w, tile, i, block, at->all_end, at->end[i]);
+}
+
+/* Integers need no care for what is masked: its weight is 0. */
+static void mix_tile_q8(const struct walk *w, struct attend_tile *tile,
+                        const struct attend_block *block, const struct places *at)
+{
+    for (uint32_t i = 0; i < tile->n_pairs; i++) {
+        tile->weights_scale[i] = w->leaves->weigh(tile->scores[i], block->v_scales, at->first[i],
+                                                  at->end[i], tile->weights[i]);
+    }
+    w->leaves->mix_q8(tile, block, at->any_first / 2 * 2, (at->any_end + 1) / 2 * 2);
+}
+
+/* Pairs [first_pair, first_pair + n) of the call. */
+static struct attend_tile tile_view_of(const struct walk *w, uint32_t page, uint32_t first_pair,
+                                       uint32_t n, struct places *at)
 {
     const struct attend *const a = w->a;
     const uint32_t head_dim = a->shape->head_dim;
     struct attend_tile tile = { .n_pairs = n, .head_dim = head_dim, .scale = a->scale };
-    uint32_t first[ATTEND_PAIRS_CAP], end[ATTEND_PAIRS_CAP];
-    uint32_t any_first = PAGE, any_end = 0, all_first = 0, all_end = PAGE;
+    *at = (struct places){ .any_first = PAGE, .all_end = PAGE };
     for (uint32_t i = 0; i < n; i++) {
-        const uint32_t row = (first_pair + i) / a->n_heads, head = (first_pair + i) % a->n_heads;
+        const uint32_t pair = first_pair + i, row = pair / a->n_heads, head = pair % a->n_heads;
         tile.q[i] = a->q + row * a->q_stride + (size_t)head * head_dim;
         tile.scores[i] = w->scores + i * PAGE;
         tile.part[i] = w->page + i * w->record_floats;
-        tile.into[i] = w->segment + (first_pair + i) * w->record_floats;
-        places_seen(a, row, page, &first[i], &end[i]);
-        any_first = min_u32(any_first, first[i]);
-        any_end = max_u32(any_end, end[i]);
-        all_first = max_u32(all_first, first[i]);
-        all_end = min_u32(all_end, end[i]);
+        tile.into[i] = w->segment + pair * w->record_floats;
+        if (a->shape->type == KV_Q8) {
+            tile.q16[i] = w->q16 + pair * w->q16_stride;
+            tile.q16_scale[i] = w->q16_scales[pair];
+            tile.weights[i] = w->weights + i * PAGE;
+        }
+        places_seen(a, row, page, &at->first[i], &at->end[i]);
+        at->any_first = min_u32(at->any_first, at->first[i]);
+        at->any_end = max_u32(at->any_end, at->end[i]);
+        at->all_first = max_u32(at->all_first, at->first[i]);
+        at->all_end = min_u32(at->all_end, at->end[i]);
     }
-    w->leaves->scores(&tile, view->k, view->type, any_first / LANES, (any_end + LANES - 1) / LANES);
+    return tile;
+}
+
+/* Pairs [first_pair, first_pair + n) of the call, all of which see something of the page. */
+static void attend_page_tile(const struct walk *w, const struct attend_block *block, uint32_t page,
+                             uint32_t first_pair, uint32_t n)
+{
+    struct places at;
+    struct attend_tile tile = tile_view_of(w, page, first_pair, n, &at);
+    const uint32_t first = at.any_first / LANES, end = (at.any_end + LANES - 1) / LANES;
+    if (block->type == KV_Q8)
+        w->leaves->scores_q8(&tile, block, first, end);
+    else
+        w->leaves->scores(&tile, block->k, block->type, first, end);
     records_clear(w->page, n, w->record_floats);
     for (uint32_t i = 0; i < n; i++)
-        w->leaves->softmax(tile.scores[i], first[i], end[i], tile.part[i]);
-    const bool shared = all_first < all_end;
-    for (uint32_t i = 0; i < n; i++)
-        mix_pair(w, &tile, i, view, first[i], shared ? all_first : end[i]);
-    if (shared) {
-        w->leaves->mix(&tile, view->v, view->type, all_first, all_end);
-        for (uint32_t i = 0; i < n; i++)
-            mix_pair(w, &tile, i, view, all_end, end[i]);
-    }
+        w->leaves->softmax(tile.scores[i], at.first[i], at.end[i], tile.part[i]);
+    if (block->type == KV_Q8)
+        mix_tile_q8(w, &tile, block, &at);
+    else
+        mix_tile(w, &tile, block, &at);
     w->leaves->merge(&tile);
 }
 
@@ -196,9 +289,9 @@ static void attend_page(const struct walk *w, uint32_t page)
         return;
     const uint32_t pair_end = row_end * a->n_heads, step = w->leaves->n_pairs;
     const bool widen = (row_end - row_first) * a->n_heads > step;
-    const struct page_view view = page_view(w, page, widen);
+    const struct attend_block block = block_view(w, page, widen);
     for (uint32_t pair = row_first * a->n_heads; pair < pair_end; pair += step)
-        attend_page_tile(w, &view, page, pair, min_u32(step, pair_end - pair));
+        attend_page_tile(w, &block, page, pair, min_u32(step, pair_end - pair));
 }
 
 static void attend_segment(const struct walk *w, uint32_t segment)
@@ -247,6 +340,8 @@ void attend_drive(const struct attend *a, void *scratch, const struct attend_lea
     uint32_t first, end;
     attend_segments(a, &first, &end);
     records_clear(w.whole, w.n_pairs, w.record_floats);
+    if (a->shape->type == KV_Q8)
+        quantise_q(&w);
     for (uint32_t segment = first; segment < end; segment++) {
         attend_segment(&w, segment);
         merge_segment(&w, w.segment);
@@ -259,6 +354,8 @@ void attend_drive_part(const struct attend *a, uint32_t segment, void *partial, 
 {
     struct walk w = walk_init(a, scratch, leaves);
     w.segment = partial;
+    if (a->shape->type == KV_Q8)
+        quantise_q(&w);
     attend_segment(&w, segment);
 }
 

@@ -25,9 +25,11 @@ static void store_f16(uint16_t *k_to, uint16_t *v_to, uint32_t d, const float *k
     }
 }
 
-static void store(const struct kv_shape *shape, void *page, uint32_t slot, const float *k,
+static bool store(const struct kv_shape *shape, void *page, uint32_t slot, const float *k,
                   const float *v)
 {
+    if (shape->type == KV_Q8)
+        return attend_scalar.store(shape, page, slot, k, v);
     const uint32_t d = shape->head_dim;
     const size_t block = (size_t)PAGE * d, k_at = (size_t)(slot / LANES) * d * LANES + slot % LANES;
     for (uint32_t head = 0; head < shape->n_kv_heads; head++) {
@@ -42,6 +44,7 @@ static void store(const struct kv_shape *shape, void *page, uint32_t slot, const
             to[k_at + (size_t)i * LANES] = k_from[i];
         memcpy(to + block + (size_t)slot * d, v_from, d * sizeof(float));
     }
+    return true;
 }
 
 static void widen(const uint16_t *from, uint32_t n, float *to)
@@ -340,11 +343,19 @@ static const struct attend_leaves leaves = {
 
 static void run(const struct attend *a, void *scratch)
 {
+    if (a->shape->type == KV_Q8) {
+        attend_scalar.run(a, scratch);
+        return;
+    }
     attend_drive(a, scratch, &leaves);
 }
 
 static void part(const struct attend *a, uint32_t segment, void *partial, void *scratch)
 {
+    if (a->shape->type == KV_Q8) {
+        attend_scalar.part(a, segment, partial, scratch);
+        return;
+    }
     attend_drive_part(a, segment, partial, scratch, &leaves);
 }
 

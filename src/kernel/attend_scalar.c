@@ -1,5 +1,6 @@
 /* Attention in plain C: the definition that the other rungs are held to (docs/numerics.md, rule 7).
  */
+#include <float.h>
 #include <math.h>
 
 #include "kernel/fmath.h"
@@ -21,10 +22,51 @@ static void put_value(void *values, enum kv_type type, size_t index, float value
         ((uint16_t *)values)[index] = quant_f32_to_f16(value);
 }
 
-static void store(const struct kv_shape *shape, void *page, uint32_t slot, const float *k,
+/* As rule 1 has it, with one scale for all n values. */
+static bool quantise8(const float *x, uint32_t n, int8_t *q, float *scale)
+{
+    float largest = 0.0f;
+    for (uint32_t i = 0; i < n; i++) {
+        const float magnitude = fabsf(x[i]);
+        if (!(magnitude <= FLT_MAX))
+            return false;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    const bool zeros = largest < ACTIVATION_MIN;
+    const float factor = zeros ? 0.0f : 127.0f / largest;
+    *scale = zeros ? 0.0f : largest / 127.0f;
+    for (uint32_t i = 0; i < n; i++)
+        q[i] = (int8_t)(x[i] * factor + EXP_ROUND - EXP_ROUND); // to nearest even
+    return true;
+}
+
+static bool store_q8(const struct kv_shape *shape, uint8_t *page, uint32_t slot, const float *k,
+                     const float *v)
+{
+    const uint32_t d = shape->head_dim;
+    int8_t q[ATTEND_HEAD_DIM_CAP];
+    for (size_t head = 0; head < shape->n_kv_heads; head++) {
+        uint8_t *const block = page + head * attend_block_bytes(shape);
+        int8_t *const k_to = (int8_t *)block, *const v_to = k_to + attend_v_offset(shape);
+        float *const scales = (float *)(void *)(block + attend_scales_offset(shape));
+        if (!quantise8(k + head * d, d, q, &scales[slot]))
+            return false;
+        for (uint32_t i = 0; i < d; i++)
+            k_to[((slot / LANES * d + i / 2 * 2) * LANES) + slot % LANES * 2 + i % 2] = q[i];
+        if (!quantise8(v + head * d, d, q, &scales[PAGE + slot]))
+            return false;
+        for (uint32_t i = 0; i < d; i++)
+            v_to[(slot / 2 * d + i) * 2 + slot % 2] = q[i];
+    }
+    return true;
+}
+
+static bool store(const struct kv_shape *shape, void *page, uint32_t slot, const float *k,
                   const float *v)
 {
     const size_t d = shape->head_dim, block = PAGE * d;
+    if (shape->type == KV_Q8)
+        return store_q8(shape, page, slot, k, v);
     for (size_t head = 0; head < shape->n_kv_heads; head++) {
         const size_t k_block = head * 2 * block, v_block = k_block + block;
         for (size_t i = 0; i < d; i++) {
@@ -33,6 +75,7 @@ static void store(const struct kv_shape *shape, void *page, uint32_t slot, const
             put_value(page, shape->type, v_block + slot * d + i, v[head * d + i]);
         }
     }
+    return true;
 }
 
 static void scores(const struct attend_tile *tile, const void *k, enum kv_type type, uint32_t first,
@@ -83,6 +126,69 @@ static void mix(const struct attend_tile *tile, const void *v, enum kv_type type
     }
 }
 
+/* ---- q8: what meets the bytes is int16, so every dot is exact and the cache's own rounding is
+ * the only one that shows ---- */
+
+static float quantise16(const float *x, uint32_t n, int16_t *q)
+{
+    float largest = 0.0f;
+    for (uint32_t i = 0; i < n; i++) {
+        const float magnitude = fabsf(x[i]);
+        if (!(magnitude <= FLT_MAX))
+            return NAN;
+        largest = magnitude > largest ? magnitude : largest;
+    }
+    const float factor = largest < ATTEND_Q16_MIN ? 0.0f : ATTEND_Q16_MAX / largest;
+    for (uint32_t i = 0; i < n; i++)
+        q[i] = (int16_t)(x[i] * factor + EXP_ROUND - EXP_ROUND); // to nearest even
+    return largest < ATTEND_Q16_MIN ? 0.0f : largest / ATTEND_Q16_MAX;
+}
+
+static void scores_q8(const struct attend_tile *tile, const struct attend_block *block,
+                      uint32_t first, uint32_t end)
+{
+    const int8_t *const k = block->k;
+    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
+        for (uint32_t at = first * LANES; at < end * LANES; at++) {
+            const size_t base = (size_t)(at / LANES) * tile->head_dim;
+            int32_t dot = 0; // at most 256 * 127 * 32767
+            for (uint32_t i = 0; i < tile->head_dim; i++)
+                dot += tile->q16[pair][i] * k[(base + i / 2 * 2) * LANES + at % LANES * 2 + i % 2];
+            tile->scores[pair][at] = (float)dot * (tile->q16_scale[pair] * block->k_scales[at]);
+        }
+    }
+}
+
+static float weigh(const float *scores_, const float *scales, uint32_t first, uint32_t end,
+                   int16_t *weights)
+{
+    float products[PAGE] = { 0 }, largest = 0.0f;
+    for (uint32_t i = first; i < end; i++) {
+        products[i] = scores_[i] * scales[i];
+        largest = products[i] > largest ? products[i] : largest;
+    }
+    const float factor = largest < ATTEND_Q16_MIN ? 0.0f : ATTEND_Q16_MAX / largest;
+    for (uint32_t i = 0; i < PAGE; i++) // a NaN, which the sum of the weights shows, becomes 0
+        weights[i] =
+            products[i] > 0.0f ? (int16_t)(products[i] * factor + EXP_ROUND - EXP_ROUND) : 0;
+    return largest < ATTEND_Q16_MIN ? 0.0f : largest / ATTEND_Q16_MAX;
+}
+
+static void mix_q8(const struct attend_tile *tile, const struct attend_block *block, uint32_t first,
+                   uint32_t end)
+{
+    const int8_t *const v = block->v;
+    const size_t d = tile->head_dim;
+    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
+        for (size_t i = 0; i < d; i++) {
+            int32_t dot = 0; // at most 64 * 127 * 32767
+            for (uint32_t at = first; at < end; at++)
+                dot += tile->weights[pair][at] * v[(at / 2 * d + i) * 2 + at % 2];
+            tile->part[pair][ATTEND_RECORD_MIX + i] = (float)dot * tile->weights_scale[pair];
+        }
+    }
+}
+
 static void merge(const struct attend_tile *tile)
 {
     for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
@@ -115,6 +221,10 @@ static const struct attend_leaves leaves = {
     .scores = scores,
     .softmax = softmax,
     .mix = mix,
+    .scores_q8 = scores_q8,
+    .mix_q8 = mix_q8,
+    .quantise = quantise16,
+    .weigh = weigh,
     .merge = merge,
     .finish = finish,
     .widen = widen,

@@ -134,10 +134,12 @@ struct matmul_ops {
 #define ATTEND_HEAD_DIM_CAP 256u // head_dim is even and at most this
 #define ATTEND_TILE_ROWS_CAP 32u // rows of one `run` or `part`
 
-enum kv_type { KV_F16, KV_F32 };
+enum kv_type { KV_F16, KV_F32, KV_Q8 };
 
-/* A page of one layer: for each kv head a K block [64/16][head_dim][16], then a V block
- * [64][head_dim]. */
+/* A page of one layer: for each kv head a K block, then a V block of the same 64 positions.
+ * f16, f32: K [64/16][head_dim][16], V [64][head_dim].
+ * q8, int8 with an f32 scale per position and kv head: K [64/16][head_dim/2][16][2], the scales
+ * of K [64], the scales of V [64], V [64/2][head_dim][2]. */
 struct kv_shape {
     uint32_t n_kv_heads;
     uint32_t head_dim;
@@ -176,8 +178,9 @@ size_t attend_scratch_bytes(const struct kv_shape *shape, uint32_t n_heads, uint
 size_t attend_partial_bytes(const struct kv_shape *shape, uint32_t n_heads, uint32_t n_rows);
 
 struct attend_ops {
-    /* Writes k[n_kv_heads][head_dim] and v of one row to place `slot` (0..63) of a page. */
-    void (*store)(const struct kv_shape *shape, void *page, uint32_t slot, const float *k,
+    /* Writes k[n_kv_heads][head_dim] and v of one row to place `slot` (0..63) of a page. False when
+     * a value is not finite and the type cannot say so (q8): the place then holds nothing. */
+    bool (*store)(const struct kv_shape *shape, void *page, uint32_t slot, const float *k,
                   const float *v);
     /* All segments in order; writes out. */
     void (*run)(const struct attend *a, void *scratch);

@@ -151,6 +151,23 @@ uint32_t block_bytes(enum quant_format format, uint32_t group);
 /* A record is a partial softmax of one (row, query head): [0] the maximum, [1] the sum, from
  * ATTEND_RECORD_MIX on the mix[head_dim]; 64-byte aligned. */
 
+/* int16 numbers of q8 attention: x = q * scale with scale = max / 32767; what is smaller than this
+ * is zero. */
+#define ATTEND_Q16_MAX 32767.0f
+#define ATTEND_Q16_MIN 0x1p-110f
+
+/* One kv head's part of a page (kernel.h says how values lie). */
+struct attend_block {
+    enum kv_type type;
+    const void *k, *v;
+    const float *k_scales, *v_scales; // q8
+};
+
+/* Bytes of one kv head's part of a page; where its V block begins, and of q8 the scales of K. */
+size_t attend_block_bytes(const struct kv_shape *shape);
+size_t attend_v_offset(const struct kv_shape *shape);
+size_t attend_scales_offset(const struct kv_shape *shape);
+
 /* Up to ATTEND_PAIRS_CAP pairs of (row, query head) and one page. */
 struct attend_tile {
     uint32_t n_pairs;
@@ -160,6 +177,11 @@ struct attend_tile {
     float *scores[ATTEND_PAIRS_CAP]; // [64] each, 64-byte aligned
     float *part[ATTEND_PAIRS_CAP];   // record of this page
     float *into[ATTEND_PAIRS_CAP];   // record that it is merged into
+    /* q8: q as int16 and its scale times that of the scores; the page's weights likewise. */
+    const int16_t *q16[ATTEND_PAIRS_CAP];
+    float q16_scale[ATTEND_PAIRS_CAP];
+    int16_t *weights[ATTEND_PAIRS_CAP]; // [64] each, 64-byte aligned
+    float weights_scale[ATTEND_PAIRS_CAP];
 };
 
 struct attend_leaves {
@@ -167,12 +189,27 @@ struct attend_leaves {
     /* scores of positions [16 first, 16 end) of a K block, times scale. */
     void (*scores)(const struct attend_tile *tile, const void *k, enum kv_type type, uint32_t first,
                    uint32_t end);
+    /* The same of a q8 block: (float)dot * (q16_scale * scale of the position). */
+    void (*scores_q8)(const struct attend_tile *tile, const struct attend_block *block,
+                      uint32_t first, uint32_t end);
     /* Over positions [first, end) of scores[64]: scores become exp(score - max), those outside 0;
      * the record gets maximum and sum (rule 4). */
     void (*softmax)(float *scores, uint32_t first, uint32_t end, float *record);
     /* The mix of each part = fma over positions [first, end) in order of scores[position] * v. */
     void (*mix)(const struct attend_tile *tile, const void *v, enum kv_type type, uint32_t first,
                 uint32_t end);
+    /* The mix of each part of a q8 block: (float)dot over positions [first, end) of weights and v,
+     * times weights_scale. first and end are even; weights of places that a pair does not see are
+     * zero. */
+    void (*mix_q8)(const struct attend_tile *tile, const struct attend_block *block, uint32_t first,
+                   uint32_t end);
+    /* x[n] as int16 (n even; q is written up to a multiple of 16): the scale, NaN when a value is
+     * not finite. */
+    float (*quantise)(const float *x, uint32_t n, int16_t *q);
+    /* The weights scores[64] times scales[64] as int16, places outside [first, end) 0: the scale.
+     */
+    float (*weigh)(const float *scores, const float *scales, uint32_t first, uint32_t end,
+                   int16_t *weights);
     /* Merges each part, none of them empty, into its record (rule 7). */
     void (*merge)(const struct attend_tile *tile);
     /* out[head_dim] = mix * (1 / sum) */

@@ -106,7 +106,7 @@ static bool attention_open(struct block *block, const struct block_parts *parts,
 
 struct attention_step {
     const struct attention *attention;
-    const struct step *step;
+    struct step *step;
 };
 
 static void norm_heads(const struct kernel *kernel, float *x, const float *weight, uint32_t n_heads,
@@ -138,7 +138,8 @@ static void turn_and_store(void *context, uint32_t first, uint32_t last, uint32_
         kernel->vec->rope(q, attention->n_heads, dim, dim, cos, sin);
         kernel->vec->rope(k, attention->n_kv_heads, dim, dim, cos, sin);
         void *page = kv_cache_page(step->kv, attention->kv_layer, at.sequence, at.position);
-        kernel->attend->store(&step->kv->shape, page, at.position % KV_PAGE_ROWS, k, v);
+        if (!kernel->attend->store(&step->kv->shape, page, at.position % KV_PAGE_ROWS, k, v))
+            atomic_store_explicit(&run->step->is_lost, true, memory_order_relaxed);
     }
 }
 
@@ -274,6 +275,8 @@ static void attention_step(const struct block *block, struct step *step)
     struct split split = { .run = { attention, step } };
     step_matmul(step, &attention->qkv);
     team_for(step->team, step->n_rows, 4, turn_and_store, &split.run);
+    if (atomic_load_explicit(&step->is_lost, memory_order_relaxed))
+        return;
     if (block->is_last_reader) {
         step_gather(step, ws->q, (size_t)attention->n_heads * attention->head_dim);
         step_narrow(step);

@@ -113,7 +113,7 @@ static enum kv_type choose_kv(const struct model *model, enum model_kv asked)
     enum quant_format format;
     struct err ignored;
     if (asked != MODEL_KV_DEFAULT)
-        return asked == MODEL_KV_F32 ? KV_F32 : KV_F16;
+        return asked == MODEL_KV_F32 ? KV_F32 : asked == MODEL_KV_Q8 ? KV_Q8 : KV_F16;
     const struct str quantization = weights_manifest(model->weights)->quantization;
     return quant_format_find(quantization, &format, &ignored) && quant_formats[format]->is_float
                ? KV_F32

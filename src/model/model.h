@@ -16,7 +16,7 @@
 
 struct model;
 
-enum model_kv { MODEL_KV_DEFAULT, MODEL_KV_F16, MODEL_KV_F32 };
+enum model_kv { MODEL_KV_DEFAULT, MODEL_KV_F16, MODEL_KV_F32, MODEL_KV_Q8 };
 
 struct model_options {
     uint32_t layer_first, layer_end; // layer_end 0: to the last

@@ -33,18 +33,23 @@ static void store_positions(struct attention *t, const struct kernel *kernel)
         memset(t->pages[i].data, 0xff, t->pages[i].bytes);
         t->page_data[i] = t->pages[i].data;
     }
-    for (uint32_t at = 0; at < t->n_positions; at++)
-        kernel->attend->store(&t->shape, t->pages[at / ATTEND_PAGE_ROWS].data,
-                              at % ATTEND_PAGE_ROWS, floats(&t->k) + at * row,
-                              floats(&t->v) + at * row);
+    for (uint32_t at = 0; at < t->n_positions; at++) {
+        expect(kernel->attend->store(&t->shape, t->pages[at / ATTEND_PAGE_ROWS].data,
+                                     at % ATTEND_PAGE_ROWS, floats(&t->k) + at * row,
+                                     floats(&t->v) + at * row),
+               "%s store refuses", kernel->name);
+    }
 }
 
+/* is_q8: pages of q8; else of f16 or f32 as it is drawn. */
 static struct attention draw_attention(struct draw *draw, const struct kernel *kernel,
-                                       uint32_t positions_cap)
+                                       uint32_t positions_cap, bool is_q8)
 {
     /* One draw a statement: the order of others is the compiler's. */
     struct attention t = { .shape = { .n_kv_heads = draw_between(draw, 1, 3) } };
     t.shape.type = draw_below(draw, 2) ? KV_F16 : KV_F32;
+    if (is_q8)
+        t.shape.type = KV_Q8;
     const uint32_t dims = draw_below(draw, 4);
     t.shape.head_dim = dims == 0   ? 64
                        : dims == 1 ? 2 * draw_between(draw, 1, 128)
@@ -159,7 +164,10 @@ static void judge_out(const struct attention *t, const struct kernel *kernel, co
     expect(memcmp(expected->data, out->data, out->bytes) == 0,
            "%s attend %s: head_dim %u, %u heads, %u rows from %u, window %u, %s", kernel->name,
            what, t->shape.head_dim, t->call.n_heads, t->call.n_rows, t->call.position,
-           t->call.window, t->shape.type == KV_F16 ? "f16" : "f32");
+           t->call.window,
+           t->shape.type == KV_Q8    ? "q8"
+           : t->shape.type == KV_F16 ? "f16"
+                                     : "f32");
     guarded_free(out);
 }
 
@@ -178,10 +186,30 @@ static void judge_pages(const struct attention *t, const struct kernel *kernel)
     }
 }
 
-static void check_call(const struct kernel *scalar, const struct kernel *kernel,
-                       uint32_t positions_cap, struct draw *draw)
+/* q8 has no NaN: what is not finite is refused, be it in K or V, wherever it lies. */
+static void check_refusal(const struct kernel *kernel, struct draw *draw)
 {
-    struct attention t = draw_attention(draw, scalar, positions_cap);
+    static const float strange[] = { NAN, INFINITY, -INFINITY };
+    for (uint32_t i = 0; i < 30; i++) {
+        const struct kv_shape shape = { 2, 2 * draw_between(draw, 1, 70), KV_Q8 };
+        const uint32_t n = shape.n_kv_heads * shape.head_dim, slot = draw_below(draw, 64);
+        struct guarded page = guarded_new(kv_page_bytes(&shape)), k, v;
+        guarded_floats(&k, n, draw);
+        guarded_floats(&v, n, draw);
+        floats(i % 2 ? &k : &v)[draw_below(draw, n)] = strange[i % 3];
+        expect(!kernel->attend->store(&shape, page.data, slot, floats(&k), floats(&v)) &&
+                   guarded_intact(&page),
+               "%s store takes %f", kernel->name, (double)strange[i % 3]);
+        guarded_free(&page);
+        guarded_free(&k);
+        guarded_free(&v);
+    }
+}
+
+static void check_call(const struct kernel *scalar, const struct kernel *kernel,
+                       uint32_t positions_cap, bool is_q8, struct draw *draw)
+{
+    struct attention t = draw_attention(draw, scalar, positions_cap, is_q8);
     judge_pages(&t, kernel);
     struct guarded expected = attend_whole(&t, scalar);
     pin(expected.data, expected.bytes);
@@ -199,13 +227,22 @@ void check_attend(const struct kernel *scalar, const struct kernel *kernel)
 {
     struct draw draw = { 5 };
     for (uint32_t i = 0; i < 120; i++)
-        check_call(scalar, kernel, i < 100 ? 200 : 1500, &draw);
+        check_call(scalar, kernel, i < 100 ? 200 : 1500, false, &draw);
+}
+
+void check_attend_q8(const struct kernel *scalar, const struct kernel *kernel)
+{
+    struct draw draw = { 9 };
+    for (uint32_t i = 0; i < 120; i++)
+        check_call(scalar, kernel, i < 100 ? 200 : 1500, true, &draw);
+    check_refusal(kernel, &draw);
 }
 
 /* ---- the definition ---- */
 
-/* One output row of one head in double, from K and V as they were given (f32 pages keep them). */
-static void judge_head(const struct attention *t, uint32_t row, uint32_t head, const float *out)
+/* One output row of one head in double, from K and V as they were given: f32 pages keep them. */
+static void judge_head(const struct attention *t, uint32_t row, uint32_t head, const float *out,
+                       double tolerance)
 {
     const struct attend *const c = &t->call;
     const uint32_t d = t->shape.head_dim, last = c->position + row;
@@ -223,26 +260,47 @@ static void judge_head(const struct attention *t, uint32_t row, uint32_t head, c
             mix[i] += weight * floats(&t->v)[position * stride + at + i];
     }
     for (uint32_t i = 0; i < d; i++)
-        expect(fabs(mix[i] / sum - (double)out[i]) < 2e-5, "scalar attend: %g is not %g",
+        expect(fabs(mix[i] / sum - (double)out[i]) < tolerance, "scalar attend: %g is not %g",
                (double)out[i], mix[i] / sum);
     free(mix);
+}
+
+static void judge_whole(const struct attention *t, double tolerance)
+{
+    struct guarded out = attend_whole(t, kernels[0]);
+    for (uint32_t row = 0; row < t->call.n_rows; row++) {
+        for (uint32_t head = 0; head < t->call.n_heads; head++)
+            judge_head(t, row, head,
+                       floats(&out) + row * t->call.out_stride + (size_t)head * t->shape.head_dim,
+                       tolerance);
+    }
+    guarded_free(&out);
+}
+
+/* Makes every head of x one that int8 keeps exactly: multiples of `unit`, the first 127 of them. */
+static void snap(float *x, size_t n, uint32_t head_dim, float unit)
+{
+    for (size_t i = 0; i < n; i++)
+        x[i] = i % head_dim == 0 ? 127.0f * unit : rintf(x[i] * 127.0f) * unit;
 }
 
 void check_attend_definition(void)
 {
     struct draw draw = { 6 };
     for (uint32_t i = 0; i < 20; i++) {
-        struct attention t = draw_attention(&draw, kernels[0], 1200);
-        if (t.shape.type == KV_F32) {
-            struct guarded out = attend_whole(&t, kernels[0]);
-            for (uint32_t row = 0; row < t.call.n_rows; row++) {
-                for (uint32_t head = 0; head < t.call.n_heads; head++)
-                    judge_head(&t, row, head,
-                               floats(&out) + row * t.call.out_stride +
-                                   (size_t)head * t.shape.head_dim);
-            }
-            guarded_free(&out);
-        }
+        struct attention t = draw_attention(&draw, kernels[0], 1200, false);
+        if (t.shape.type == KV_F32)
+            judge_whole(&t, 2e-5);
+        attention_free(&t);
+    }
+    for (uint32_t i = 0; i < 10; i++) {
+        struct attention t = draw_attention(&draw, kernels[0], 1200, true);
+        snap(floats(&t.k), t.k.bytes / sizeof(float), t.shape.head_dim, 0x1p-7f);
+        snap(floats(&t.v), t.v.bytes / sizeof(float), t.shape.head_dim, 0x1p-7f);
+        for (uint32_t page = 0; page < PAGES_CAP && t.pages[page].map; page++)
+            guarded_free(&t.pages[page]);
+        store_positions(&t, kernels[0]);
+        judge_whole(&t, 2e-3); // int16 q and weights: some 2^-15 of scores up to 40
         attention_free(&t);
     }
 }

@@ -304,6 +304,7 @@ static const struct family {
     { "vec", check_vec, 0x6ec9853da0230a97 },
     { "matmul", check_matmul, 0xa787a74a7ba67c09 },
     { "attend", check_attend, 0x370d287400690ea7 },
+    { "attend q8", check_attend_q8, 0x1a434ca6eeb949ea },
 };
 
 /* ---- the judge ---- */

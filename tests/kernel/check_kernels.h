@@ -55,6 +55,7 @@ void pin(const void *bytes, size_t n);
 void check_vec(const struct kernel *scalar, const struct kernel *kernel);
 void check_matmul(const struct kernel *scalar, const struct kernel *kernel);
 void check_attend(const struct kernel *scalar, const struct kernel *kernel);
+void check_attend_q8(const struct kernel *scalar, const struct kernel *kernel);
 void check_fmath(void);      // against libm, with a tolerance
 void check_definition(void); // scalar products against sums in double
 void check_attend_definition(void);
