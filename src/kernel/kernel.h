@@ -57,33 +57,60 @@ struct matrix {
 /* out[cols] = row `row` of the matrix: exactly the f32 values it means (embeddings). */
 void matrix_decode_row(const struct matrix *matrix, uint32_t row, float *out);
 
+/* How activations are rounded before they meet quantised weights (numerics rules 1 and 2). A mode
+ * changes results, so it is a setting, never a choice of the hardware. Float weights are not
+ * touched by it. */
+enum activation_mode {
+    ACTIVATION_G32, // int8, a scale for each 32 columns of a row
+    ACTIVATION_G64,
+    ACTIVATION_G128,
+    ACTIVATION_ROW,  // int8, one scale a row
+    ACTIVATION_NONE, // not rounded: weights are widened to f32; slow
+    ACTIVATION_MODE_COUNT
+};
+
+/* "32", "64", "128", "row", "none". */
+extern const char *const activation_mode_names[ACTIVATION_MODE_COUNT];
+
+/* What is to be packed. */
+struct activation_options {
+    const float *x;  // [rows][cols], borrowed until the last `run`: float weights read it
+    size_t x_stride; // floats from row to row
+    uint32_t rows, cols;
+    enum activation_mode mode;
+    bool quantised; // some matrix that follows has a quantised format
+};
+
 /* The rows that a matrix is multiplied with, quantised and packed in tiles as the rung likes it.
  * Filled by activation_init and `pack`; the memory is the caller's; all fields are private but
- * rows, cols and n_tiles. */
+ * rows, cols and n_tiles. Whatever the mode, scales and sums are kept for each 32 columns, so that
+ * no kernel has to know where an activation group begins. */
 struct activation {
     uint32_t rows, cols;
-    uint32_t n_tiles;   // items of `pack`
-    bool quantised;     // false: only float weights follow, nothing is quantised
-    const float *x;     // borrowed until the last `run`: float weights read it
-    size_t x_stride;    // floats from row to row
+    uint32_t n_tiles; // items of `pack`
+    enum activation_mode mode;
+    bool quantised; // false: kernels read x, nothing is packed
+    const float *x;
+    size_t x_stride;
     uint32_t tile_rows; // of the rung
     uint32_t cols_padded;
     int8_t *q;          // per tile [cols/4][tile][4]
-    float *scales;      // per tile [cols/128][tile]
+    float *scales;      // per tile [cols/32][tile]; 1 in ACTIVATION_ROW
     int32_t *sums;      // per tile [cols/32][tile]: sum of q
     float *scaled_sums; // per tile [cols/32][tile]: scale * (float)sum
     uint32_t *starts;   // per tile [cols/32][tile]: what a dot starts with, as the rung likes it
+    float *row_scales;  // per tile [tile]; ACTIVATION_ROW only
 };
 
 struct kernel;
 
-/* Bytes, multiple of 64, that an activation of at most rows x cols needs on any rung. */
+/* Bytes, multiple of 64, that an activation of at most rows x cols needs on any rung, in any mode.
+ */
 size_t activation_bytes(uint32_t rows, uint32_t cols);
 
-/* Lays `a` out in `memory` (activation_bytes, 64-byte aligned) for x[rows][cols] with x_stride
- * floats from row to row. quantised: some matrix that follows has a quantised format. */
+/* Lays `a` out in `memory` (activation_bytes, 64-byte aligned). */
 void activation_init(struct activation *a, const struct kernel *kernel, void *memory,
-                     const float *x, size_t x_stride, uint32_t rows, uint32_t cols, bool quantised);
+                     const struct activation_options *options);
 
 /* The rows [*first, *end) of tile `tile`: whoever makes x tile by tile can pack each at once. */
 void activation_tile(const struct activation *a, uint32_t tile, uint32_t *first, uint32_t *end);
@@ -108,10 +135,25 @@ struct matmul_part {
     size_t out_stride; // floats from row to row
 };
 
+/* How weights are walked: a property of the machine, found in a table or measured. It changes
+ * speed, never a bit. */
+enum matmul_hint {
+    MATMUL_HINT_T0,  // into the first-level cache
+    MATMUL_HINT_T1,  // into the second-level cache
+    MATMUL_HINT_NTA, // as little cache as possible
+};
+
+struct matmul_tuning {
+    uint32_t prefetch_bytes; // how far ahead of the walk lines are asked for; 0: not at all
+    enum matmul_hint hint;
+    uint32_t n_panels; // walked together when there are few rows: 1, 2 or 4
+};
+
 /* Up to four matrices of the same cols times one activation, cut into items: a panel, or a pair of
  * panels for SILU_MUL. Items of all parts follow each other. Plain data, shared by all threads. */
 struct matmul {
     const struct activation *activation;
+    const struct matmul_tuning *tuning; // borrowed; NULL: the rung's own
     uint32_t n_parts;
     struct matmul_part parts[MATMUL_PARTS_CAP];
 };

@@ -57,8 +57,9 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
 
 /* ---- activations ---- */
 
-#define ACTIVATION_GROUP 128u
-#define SUM_GROUP 32u
+#define ACTIVATION_CHUNK 128u // columns that are measured and rounded in one go
+#define SUM_GROUP 32u         // columns that share a scale and a sum in memory
+#define CHUNK_SUBS (ACTIVATION_CHUNK / SUM_GROUP)
 /* A group whose largest magnitude is below this is a group of zeros: its scale would leave the
  * normal range and 127 / max that of floats. */
 #define ACTIVATION_MIN 0x1p-118f
@@ -70,13 +71,17 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
 struct tile {
     uint32_t row, count, size;
     int8_t *q;          // [cols_padded/4][size][4]
-    float *scales;      // [cols_padded/128][size]
+    float *scales;      // [cols_padded/32][size]
     int32_t *sums;      // [cols_padded/32][size]
     float *scaled_sums; // [cols_padded/32][size]
     uint32_t *starts;   // [cols_padded/32][size]
+    float *row_scales;  // [size]
     const float *x;     // [count] rows as they came, x_stride apart
     size_t x_stride;
 };
+
+/* Columns that share a scale; 0: a whole row, or no scales at all. */
+uint32_t activation_group(enum activation_mode mode);
 
 void tile_view(const struct activation *a, uint32_t index, struct tile *tile);
 
@@ -86,16 +91,27 @@ static inline const float *tile_x(const struct tile *tile, uint32_t i)
     return tile->x + (i < tile->count ? i : tile->count - 1) * tile->x_stride;
 }
 
-/* Quantises x[n], n 1..128, by rule 1: q[128], zeros from n on. False when a value is not finite.
- */
-typedef bool quantise_leaf(const float *x, uint32_t n, int8_t *q, float *scale);
+/* What the rung keeps in `starts` for 32 columns. */
+enum activation_starts {
+    STARTS_NONE,
+    STARTS_SUM,   // -8 x the sum of q
+    STARTS_HALVES // two words of 16 bits, -8 x the sum of q at k mod 4 < 2 and -8 x that of the
+                  // others: what a lane of int16 pairs starts with
+};
 
-/* What the rung keeps in `starts` for 32 values of q and their sum. */
-typedef uint32_t start_leaf(const int8_t *q, int32_t sum);
+struct activation_leaves {
+    /* maxima[i] = the largest magnitude among x[32 i ..], n 1..128 values in all, 0 where there
+     * are none. False when a value is not finite: the maxima are anything then. */
+    bool (*measure)(const float *x, uint32_t n, float maxima[CHUNK_SUBS]);
+    /* q[k] = x[k] * factors[k / 32] to the nearest even integer within 127, zeros from n on. */
+    void (*quantise)(const float *x, uint32_t n, const float factors[CHUNK_SUBS],
+                     int8_t q[ACTIVATION_CHUNK]);
+    enum activation_starts starts;
+};
 
-/* `pack` of a rung; start may be NULL. */
-bool activation_pack(struct activation *a, uint32_t first, uint32_t end, quantise_leaf *quantise,
-                     start_leaf *start);
+/* `pack` of a rung. */
+bool activation_pack(struct activation *a, uint32_t first, uint32_t end,
+                     const struct activation_leaves *leaves);
 
 /* ---- matrix products ---- */
 
@@ -107,7 +123,9 @@ struct panel_job {
     size_t panel_bytes;
     uint32_t n_panels;
     uint32_t cols, group;
+    uint32_t dot_group; // columns of a dot: the smaller of the weight's and the activation's group
     const struct tile *tile;
+    const struct matmul_tuning *tuning;
     bool is_first; // strips: nothing has read the panel yet
 };
 
@@ -121,18 +139,21 @@ struct finish_job {
     const struct matmul_part *part;
     const struct tile *tile;
     uint32_t column, n;
-    const float *acc;    // [tile size][width]
-    const float *up_acc; // the up panel's, SILU_MUL only
-    uint32_t width;      // 16 or 32
+    const float *row_scales; // [tile size]; NULL: the accumulators are finished
+    const float *acc;        // [tile size][width]
+    const float *up_acc;     // the up panel's, SILU_MUL only
+    uint32_t width;          // 16 or 32
 };
 
 typedef void finish_leaf(const struct finish_job *job);
 
+/* Leaves by format; a format has a leaf where its column says so. */
 struct matmul_leaves {
-    uint32_t n_panels;    // to walk together in `panels`, 1, 2 or 4
-    uint32_t panels_rows; // tiles up to this size go by panels, larger ones by strips
-    panels_leaf *panels[QUANT_FORMAT_COUNT];
-    strip_leaf *strip[QUANT_FORMAT_COUNT]; // NULL: always by panels
+    struct matmul_tuning tuning;             // when the caller brings none
+    uint32_t panels_rows;                    // tiles up to this size go by panels, others by strips
+    panels_leaf *panels[QUANT_FORMAT_COUNT]; // quantised formats
+    strip_leaf *strip[QUANT_FORMAT_COUNT];   // the same ones; NULL: always by panels
+    panels_leaf *floats[QUANT_FORMAT_COUNT]; // all: the f32 values it means times x, rule 3
     finish_leaf *finish;
 };
 

@@ -59,53 +59,64 @@ LEAF_INLINE __m256 f16_values(const uint8_t *at)
 
 /* ---- activations ---- */
 
-static bool quantise(const float *x, uint32_t n, int8_t *q, float *scale)
+static __m256i magnitudes(const float *x, uint32_t n, uint32_t k)
 {
-    enum { VECTORS = ACTIVATION_GROUP / EIGHT };
-    __m256 v[VECTORS];
-    __m256i largest = _mm256_setzero_si256();
-    for (uint32_t i = 0; i < VECTORS; i++) {
-        v[i] = EIGHT * i < n ? load8(x + EIGHT * i, n - EIGHT * i) : _mm256_setzero_ps();
-        largest = _mm256_max_epu32(
-            largest, _mm256_and_si256(_mm256_castps_si256(v[i]), _mm256_set1_epi32(0x7fffffff)));
-    }
-    uint32_t bits[EIGHT], most = 0;
-    _mm256_storeu_si256((__m256i *)(void *)bits, largest);
-    for (uint32_t i = 0; i < EIGHT; i++)
-        most = bits[i] > most ? bits[i] : most;
-    if (most >= 0x7f800000u)
-        return false;
-    float max;
-    memcpy(&max, &most, sizeof(max));
-    const bool zeros = max < ACTIVATION_MIN;
-    const __m256 factor = _mm256_set1_ps(zeros ? 0.0f : 127.0f / max);
-    *scale = zeros ? 0.0f : max / 127.0f;
-    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // undoes the packs' lanes
-    for (uint32_t i = 0; i < VECTORS; i += 4) {
-        __m256i r[4];
-        for (uint32_t j = 0; j < 4; j++)
-            r[j] = _mm256_cvtps_epi32(_mm256_mul_ps(v[i + j], factor));
-        const __m256i bytes =
-            _mm256_packs_epi16(_mm256_packs_epi32(r[0], r[1]), _mm256_packs_epi32(r[2], r[3]));
-        _mm256_storeu_si256((__m256i *)(void *)(q + EIGHT * i),
-                            _mm256_permutevar8x32_epi32(bytes, order));
-    }
-    return true;
+    const __m256 v = k < n ? load8(x + k, n - k) : _mm256_setzero_ps();
+    return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff));
 }
 
-/* The two words that a lane's int16 sums of 32 k start with: -8 x the activations at k mod 4 < 2,
- * and -8 x the others. */
-static uint32_t start(const int8_t *q, int32_t sum)
+/* Magnitudes are compared as integers: they order alike, and what is not finite is largest. */
+static bool measure(const float *x, uint32_t n, float maxima[CHUNK_SUBS])
 {
-    int32_t first = 0;
-    for (uint32_t k = 0; k < SUM_GROUP; k += 4)
-        first += q[k] + q[k + 1];
-    return (uint32_t)(uint16_t)(-8 * first) | (uint32_t)(uint16_t)(-8 * (sum - first)) << 16;
+    __m256i m[CHUNK_SUBS];
+    for (uint32_t i = 0; i < CHUNK_SUBS; i++) {
+        const uint32_t k = i * SUM_GROUP;
+        m[i] =
+            _mm256_max_epu32(_mm256_max_epu32(magnitudes(x, n, k), magnitudes(x, n, k + 8)),
+                             _mm256_max_epu32(magnitudes(x, n, k + 16), magnitudes(x, n, k + 24)));
+    }
+    /* Four registers of 8 become one of 4, like a transposition. */
+    const __m256i m01 =
+        _mm256_max_epu32(_mm256_unpacklo_epi32(m[0], m[1]), _mm256_unpackhi_epi32(m[0], m[1]));
+    const __m256i m23 =
+        _mm256_max_epu32(_mm256_unpacklo_epi32(m[2], m[3]), _mm256_unpackhi_epi32(m[2], m[3]));
+    const __m256i all =
+        _mm256_max_epu32(_mm256_unpacklo_epi64(m01, m23), _mm256_unpackhi_epi64(m01, m23));
+    const __m128i by4 =
+        _mm_max_epu32(_mm256_castsi256_si128(all), _mm256_extracti128_si256(all, 1));
+    _mm_storeu_si128((__m128i *)(void *)maxima, by4);
+    const __m128i is_bad = _mm_cmpgt_epi32(by4, _mm_set1_epi32(0x7f7fffff));
+    return _mm_movemask_epi8(is_bad) == 0;
 }
+
+static void quantise(const float *x, uint32_t n, const float factors[CHUNK_SUBS],
+                     int8_t q[ACTIVATION_CHUNK])
+{
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7); // undoes the packs' lanes
+    for (uint32_t sub = 0; sub < CHUNK_SUBS; sub++) {
+        const __m256 factor = _mm256_set1_ps(factors[sub]);
+        __m256i r[4];
+        for (uint32_t j = 0; j < 4; j++) {
+            const uint32_t k = sub * SUM_GROUP + j * EIGHT;
+            const __m256 v = k < n ? load8(x + k, n - k) : _mm256_setzero_ps();
+            r[j] = _mm256_cvtps_epi32(_mm256_mul_ps(v, factor));
+        }
+        const __m256i bytes =
+            _mm256_packs_epi16(_mm256_packs_epi32(r[0], r[1]), _mm256_packs_epi32(r[2], r[3]));
+        _mm256_storeu_si256((__m256i *)(void *)(q + sub * SUM_GROUP),
+                            _mm256_permutevar8x32_epi32(bytes, order));
+    }
+}
+
+static const struct activation_leaves activation_leaves = {
+    .measure = measure,
+    .quantise = quantise,
+    .starts = STARTS_HALVES,
+};
 
 static bool pack(struct activation *a, uint32_t first, uint32_t end)
 {
-    return activation_pack(a, first, end, quantise, start);
+    return activation_pack(a, first, end, &activation_leaves);
 }
 
 /* ---- one group of a tile ---- */
@@ -123,14 +134,14 @@ struct group_view {
 LEAF_INLINE struct group_view group_view(const struct panel_job *job, uint32_t k, uint32_t size)
 {
     const struct tile *const tile = job->tile;
-    const uint32_t left = job->cols - k < job->group ? job->cols - k : job->group;
+    const uint32_t left = min_u32(job->cols - k, job->dot_group);
     const size_t at = (size_t)(k / SUM_GROUP) * size;
     return (struct group_view){
         .q = tile->q + (size_t)k * size,
         .starts = tile->starts + at,
         .sums = tile->sums + at,
         .scaled_sums = tile->scaled_sums + at,
-        .scales = tile->scales + (size_t)(k / ACTIVATION_GROUP) * size,
+        .scales = tile->scales + at,
         .n_subs = (left + SUM_GROUP - 1) / SUM_GROUP,
     };
 }
@@ -141,6 +152,15 @@ LEAF_INLINE int32_t group_sum(const struct group_view *view, uint32_t i, uint32_
     for (uint32_t sub = 1; sub < view->n_subs; sub++)
         sum += view->sums[sub * size + i];
     return sum;
+}
+
+/* What is taken from the stored values of 8 rows of weights, from `block`'s row `row` on. */
+LEAF_INLINE __m256i zero_points(const uint8_t *block, uint32_t row, const enum quant_format format)
+{
+    if (format == QUANT_INT4_ASYM)
+        return _mm256_cvtepu8_epi32(
+            _mm_loadl_epi64((const __m128i *)(const void *)(block + 64 + row)));
+    return _mm256_set1_epi32(is_int8(format) ? 128 : format == QUANT_INT4 ? 8 : 0);
 }
 
 /* Whether runs of 64 k start at -8 x sums; runs of a group of 32 without a fixed zero point of 8
@@ -261,18 +281,25 @@ LEAF_INLINE void half_block_int8(const uint8_t *lines, const struct group_view *
     }
 }
 
-/* One block into acc[size][32]. */
-LEAF_INLINE void block_panel(const uint8_t *block, const struct panel_job *job,
+/* Where the lines of half `half` begin for the dot that begins at column k of the panel. */
+LEAF_INLINE const uint8_t *lines_at(const uint8_t *block, const struct panel_job *job, uint32_t k,
+                                    uint32_t half, const enum quant_format format)
+{
+    const uint32_t column_bytes = is_int8(format) ? 2 : 1; // halves of a byte, 16 rows
+    const uint32_t columns = half * job->group + k % job->group;
+    return block + header_of(format) + columns * (STRIP / 2) * column_bytes;
+}
+
+/* The dots at column k into acc[size][32]. */
+LEAF_INLINE void block_panel(const uint8_t *block, const struct panel_job *job, uint32_t k,
                              const struct group_view *view, float *acc,
                              const enum quant_format format, const uint32_t size)
 {
-    const uint32_t header = header_of(format);
-    const uint32_t half_bytes = job->group * STRIP / (is_int8(format) ? 1 : 2);
-    const bool centred = is_centred(format, job->group);
-    for (uint32_t at = 0; at < header; at += LINE)
+    const bool centred = is_centred(format, job->dot_group);
+    for (uint32_t at = 0; at < header_of(format) && k % job->group == 0; at += LINE)
         _mm_prefetch((const char *)block + at + PREFETCH_BYTES, _MM_HINT_T0);
     for (uint32_t half = 0; half < 2; half++) {
-        const uint8_t *const lines = block + header + half * half_bytes;
+        const uint8_t *const lines = lines_at(block, job, k, half, format);
         __m256i dots[2][2];
         if (is_int8(format))
             half_block_int8(lines, view, dots, size);
@@ -303,10 +330,11 @@ LEAF_INLINE void panels_walk(const struct panel_job *job, float *out,
     for (uint32_t first = 0; first < job->n_panels; first += together) {
         const uint32_t left = job->n_panels - first, n = left < together ? left : together;
         const uint8_t *block = job->data + first * job->panel_bytes;
-        for (uint32_t k = 0; k < job->cols; k += job->group, block += block_step) {
+        for (uint32_t k = 0; k < job->cols; k += job->dot_group) {
+            block += k > 0 && k % job->group == 0 ? block_step : 0;
             const struct group_view view = group_view(job, k, size);
             for (uint32_t i = 0; i < n; i++)
-                block_panel(block + i * job->panel_bytes, job, &view,
+                block_panel(block + i * job->panel_bytes, job, k, &view,
                             out + (first + i) * panel_floats, format, size);
         }
     }
@@ -406,15 +434,17 @@ LEAF_INLINE void strip_group_int8(const uint8_t *lines, const struct group_view 
 LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *acc,
                             const enum quant_format format, const uint32_t size)
 {
-    const uint32_t header = header_of(format);
-    const uint32_t half_bytes = job->group * STRIP / (is_int8(format) ? 1 : 2);
-    const bool centred = is_centred(format, job->group);
+    const uint32_t block_step =
+        header_of(format) + job->group * QUANT_PANEL_ROWS / (is_int8(format) ? 1 : 2);
+    const bool centred = is_centred(format, job->dot_group);
     const uint8_t *block = job->data;
     memset(acc, 0, size * STRIP * sizeof(float));
-    for (uint32_t k = 0; k < job->cols; k += job->group) {
+    for (uint32_t k = 0; k < job->cols; k += job->dot_group) {
+        const bool is_begun = k % job->group != 0;
+        block += k > 0 && !is_begun ? block_step : 0;
         const struct group_view view = group_view(job, k, size);
-        const uint8_t *const lines = block + header + half * half_bytes;
-        for (uint32_t at = 0; job->is_first && at < header + 2 * half_bytes; at += LINE)
+        const uint8_t *const lines = lines_at(block, job, k, half, format);
+        for (uint32_t at = 0; job->is_first && !is_begun && at < block_step; at += LINE)
             _mm_prefetch((const char *)block + at + PREFETCH_BYTES, _MM_HINT_T0);
         __m256i dots[TILE_ROWS][2];
         if (is_int8(format))
@@ -429,7 +459,6 @@ LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *a
                      _mm256_store_ps(
                          to, fold(_mm256_load_ps(to), dot, block, row, &view, i, size, format));
                  }) })
-        block += header + 2 * half_bytes;
     }
 }
 
@@ -489,27 +518,78 @@ LEAF_INLINE void float_rows(const uint8_t *panel, const struct panel_job *job, u
     })
 }
 
+/* 8 rows of a quantised panel from `row` on as the floats that they mean, column by column. */
+LEAF_INLINE void widened_rows(const uint8_t *block, const struct panel_job *job, uint32_t row,
+                              float *out, const enum quant_format format, const uint32_t size)
+{
+    const uint32_t line_k = is_int8(format) ? 4 : 8;
+    const __m256i mask = _mm256_set1_epi32(is_int8(format) ? 255 : 15);
+    const float *x[TILE_ROWS];
+    __m256 acc[TILE_ROWS];
+    UNROLL_4(i, size, x[i] = tile_x(job->tile, i); acc[i] = _mm256_setzero_ps();)
+    for (uint32_t k = 0; k < job->cols;) {
+        const uint32_t n = min_u32(job->group, job->cols - k);
+        const uint8_t *const lines = lines_at(block, job, 0, row / STRIP, format) + row % STRIP * 4;
+        const __m256i zero = zero_points(block, row, format);
+        const __m256 scale = f16_values(block + row * 2);
+        const __m256 minimum = has_minimum(format) ? f16_values(block + 64 + row * 2) : scale;
+        for (uint32_t j = 0; j < n; j++, k++) {
+            const uint32_t shift = j % 4 * 8 + (!is_int8(format) && j % 8 >= 4 ? 4 : 0);
+            const __m256i line = load_256(lines + (size_t)(j / line_k) * LINE);
+            const __m256i q = _mm256_sub_epi32(
+                _mm256_and_si256(_mm256_srl_epi32(line, _mm_cvtsi32_si128((int)shift)), mask),
+                zero);
+            __m256 w = _mm256_cvtepi32_ps(q);
+            w = has_minimum(format) ? _mm256_fmadd_ps(w, scale, minimum) : _mm256_mul_ps(w, scale);
+            UNROLL_4(i, size, acc[i] = _mm256_fmadd_ps(w, _mm256_set1_ps(x[i][k]), acc[i]);)
+        }
+        block += header_of(format) + job->group * QUANT_PANEL_ROWS / (is_int8(format) ? 1 : 2);
+    }
+    UNROLL_4(i, size, _mm256_store_ps(out + i * QUANT_PANEL_ROWS + row, acc[i]);)
+}
+
+LEAF_INLINE void widened_tile(const uint8_t *panel, const struct panel_job *job, float *out,
+                              const enum quant_format format, const uint32_t size)
+{
+    for (uint32_t row = 0; row < QUANT_PANEL_ROWS; row += EIGHT)
+        widened_rows(panel, job, row, out, format, size);
+}
+
+LEAF_INLINE void float_tile(const uint8_t *panel, const struct panel_job *job, float *out,
+                            const enum quant_format format, const uint32_t size)
+{
+    if (size == 1) {
+        float_rows(panel, job, 0, out, format, 1, QUARTERS);
+    } else {
+        float_rows(panel, job, 0, out, format, size, 2);
+        float_rows(panel, job, STRIP, out, format, size, 2);
+    }
+}
+
 /* Rows past the tile's size are computed and then overwritten by the next panel or never read: the
  * buffer has room for full tiles. */
-#define FLOAT_FUNCTION(name, format)                                                               \
+#define FLOATS_FUNCTION(name, kind, format)                                                        \
     static void name(const struct panel_job *job, float *out)                                      \
     {                                                                                              \
         const uint8_t *panel = job->data;                                                          \
         for (uint32_t i = 0; i < job->n_panels; i++) {                                             \
-            if (job->tile->size == 1) {                                                            \
-                float_rows(panel, job, 0, out, format, 1, QUARTERS);                               \
-            } else {                                                                               \
-                float_rows(panel, job, 0, out, format, TILE_ROWS, 2);                              \
-                float_rows(panel, job, STRIP, out, format, TILE_ROWS, 2);                          \
-            }                                                                                      \
+            if (job->tile->size == 1)                                                              \
+                kind(panel, job, out, format, 1);                                                  \
+            else                                                                                   \
+                kind(panel, job, out, format, TILE_ROWS);                                          \
             panel += job->panel_bytes;                                                             \
             out += (size_t)job->tile->size * QUANT_PANEL_ROWS;                                     \
         }                                                                                          \
     }
 
-FLOAT_FUNCTION(panels_f32, QUANT_F32)
-FLOAT_FUNCTION(panels_f16, QUANT_F16)
-FLOAT_FUNCTION(panels_bf16, QUANT_BF16)
+FLOATS_FUNCTION(floats_f32, float_tile, QUANT_F32)
+FLOATS_FUNCTION(floats_f16, float_tile, QUANT_F16)
+FLOATS_FUNCTION(floats_bf16, float_tile, QUANT_BF16)
+FLOATS_FUNCTION(floats_int8, widened_tile, QUANT_INT8)
+FLOATS_FUNCTION(floats_int8_min, widened_tile, QUANT_INT8_MIN)
+FLOATS_FUNCTION(floats_int4, widened_tile, QUANT_INT4)
+FLOATS_FUNCTION(floats_int4_asym, widened_tile, QUANT_INT4_ASYM)
+FLOATS_FUNCTION(floats_int4_min, widened_tile, QUANT_INT4_MIN)
 
 /* ---- results ---- */
 
@@ -522,12 +602,17 @@ static void finish(const struct finish_job *job)
             float *const out = part->out + (job->tile->row + i) * part->out_stride + column;
             const size_t at = (size_t)i * job->width + c;
             __m256 value = _mm256_load_ps(job->acc + at);
+            const __m256 of_x = _mm256_set1_ps(job->row_scales ? job->row_scales[i] : 1.0f);
+            if (job->row_scales)
+                value = _mm256_mul_ps(value, of_x);
             if (part->bias)
                 value = _mm256_add_ps(value, load8(part->bias + column, left));
             if (part->epilogue == MATMUL_ADD) {
                 value = _mm256_add_ps(load8(out, left), value);
             } else if (part->epilogue == MATMUL_SILU_MUL) {
                 __m256 up = _mm256_load_ps(job->up_acc + at);
+                if (job->row_scales)
+                    up = _mm256_mul_ps(up, of_x);
                 if (part->up_bias)
                     up = _mm256_add_ps(up, load8(part->up_bias + column, left));
                 value = _mm256_mul_ps(silu8(value), up);
@@ -538,12 +623,9 @@ static void finish(const struct finish_job *job)
 }
 
 static const struct matmul_leaves leaves = {
-    .n_panels = PANELS_CAP,
+    .tuning = { .prefetch_bytes = PREFETCH_BYTES, .n_panels = PANELS_CAP },
     .panels_rows = 2,
     .panels = {
-        [QUANT_F32] = panels_f32,
-        [QUANT_F16] = panels_f16,
-        [QUANT_BF16] = panels_bf16,
         [QUANT_INT8] = panels_int8,
         [QUANT_INT8_MIN] = panels_int8_min,
         [QUANT_INT4] = panels_int4,
@@ -556,6 +638,16 @@ static const struct matmul_leaves leaves = {
         [QUANT_INT4] = strip_int4,
         [QUANT_INT4_ASYM] = strip_int4_asym,
         [QUANT_INT4_MIN] = strip_int4_min,
+    },
+    .floats = {
+        [QUANT_F32] = floats_f32,
+        [QUANT_F16] = floats_f16,
+        [QUANT_BF16] = floats_bf16,
+        [QUANT_INT8] = floats_int8,
+        [QUANT_INT8_MIN] = floats_int8_min,
+        [QUANT_INT4] = floats_int4,
+        [QUANT_INT4_ASYM] = floats_int4_asym,
+        [QUANT_INT4_MIN] = floats_int4_min,
     },
     .finish = finish,
 };

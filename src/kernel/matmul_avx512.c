@@ -16,11 +16,6 @@
 #include "kernel/fmath_avx512.h"
 #include "kernel/kernel_internal.h"
 
-/* How far ahead of the walk lines are asked for. On servers of this kind the hardware alone gets
- * three quarters of the rate of a plain read, and the non-temporal hint halves it; a distance of a
- * few kilobytes also crosses pages ahead of it. */
-#define PREFETCH_BYTES 4096
-
 enum { LINE = 64, STRIP = 16 };
 
 /* Four activations, as memory of any type. */
@@ -46,46 +41,59 @@ LEAF_INLINE bool has_minimum(enum quant_format format)
 
 /* ---- activations ---- */
 
-static bool quantise(const float *x, uint32_t n, int8_t *q, float *scale)
+static __m512i magnitudes(const float *x, uint32_t n, uint32_t k)
 {
-    enum { VECTORS = ACTIVATION_GROUP / 16 };
-    __m512 v[VECTORS];
-    __m512i largest = _mm512_setzero_si512();
-    for (uint32_t i = 0; i < VECTORS; i++) {
-        v[i] = _mm512_maskz_loadu_ps(mask16(n > 16 * i ? n - 16 * i : 0), x + 16 * i);
-        largest = _mm512_max_epu32(
-            largest, _mm512_and_si512(_mm512_castps_si512(v[i]), _mm512_set1_epi32(0x7fffffff)));
-    }
-    const uint32_t bits = _mm512_reduce_max_epu32(largest);
-    if (bits >= 0x7f800000u)
-        return false;
-    float max;
-    memcpy(&max, &bits, sizeof(max));
-    const bool zeros = max < ACTIVATION_MIN;
-    const __m512 factor = _mm512_set1_ps(zeros ? 0.0f : 127.0f / max);
-    *scale = zeros ? 0.0f : max / 127.0f;
-    for (uint32_t i = 0; i < VECTORS; i++) {
-        const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(v[i], factor));
-        _mm_storeu_si128((__m128i *)(void *)(q + 16 * i), _mm512_cvtsepi32_epi8(rounded));
-    }
-    return true;
+    const __m512 v = _mm512_maskz_loadu_ps(mask16(n > k ? n - k : 0), x + k);
+    return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff));
 }
 
-static uint32_t start(const int8_t *q, int32_t sum)
+/* Magnitudes are compared as integers: they order alike, and what is not finite is largest. */
+static bool measure(const float *x, uint32_t n, float maxima[CHUNK_SUBS])
 {
-    (void)q;
-    return (uint32_t)(-8 * sum);
+    __m512i m[CHUNK_SUBS];
+    for (uint32_t i = 0; i < CHUNK_SUBS; i++)
+        m[i] = _mm512_max_epu32(magnitudes(x, n, 32 * i), magnitudes(x, n, 32 * i + 16));
+    /* Four registers of 16 become one of 4, like a transposition. */
+    const __m512i m01 =
+        _mm512_max_epu32(_mm512_unpacklo_epi32(m[0], m[1]), _mm512_unpackhi_epi32(m[0], m[1]));
+    const __m512i m23 =
+        _mm512_max_epu32(_mm512_unpacklo_epi32(m[2], m[3]), _mm512_unpackhi_epi32(m[2], m[3]));
+    const __m512i all =
+        _mm512_max_epu32(_mm512_unpacklo_epi64(m01, m23), _mm512_unpackhi_epi64(m01, m23));
+    const __m256i by8 =
+        _mm256_max_epu32(_mm512_castsi512_si256(all), _mm512_extracti64x4_epi64(all, 1));
+    const __m128i by4 =
+        _mm_max_epu32(_mm256_castsi256_si128(by8), _mm256_extracti128_si256(by8, 1));
+    _mm_storeu_si128((__m128i *)(void *)maxima, by4);
+    return _mm_cmpge_epu32_mask(by4, _mm_set1_epi32(0x7f800000)) == 0;
 }
+
+static void quantise(const float *x, uint32_t n, const float factors[CHUNK_SUBS],
+                     int8_t q[ACTIVATION_CHUNK])
+{
+    for (uint32_t k = 0; k < ACTIVATION_CHUNK; k += 16) {
+        const __m512 v = _mm512_maskz_loadu_ps(mask16(n > k ? n - k : 0), x + k);
+        const __m512 factor = _mm512_set1_ps(factors[k / SUM_GROUP]);
+        const __m512i rounded = _mm512_cvtps_epi32(_mm512_mul_ps(v, factor));
+        _mm_storeu_si128((__m128i *)(void *)(q + k), _mm512_cvtsepi32_epi8(rounded));
+    }
+}
+
+static const struct activation_leaves activation_leaves = {
+    .measure = measure,
+    .quantise = quantise,
+    .starts = STARTS_SUM,
+};
 
 static bool pack(struct activation *a, uint32_t first, uint32_t end)
 {
-    return activation_pack(a, first, end, quantise, start);
+    return activation_pack(a, first, end, &activation_leaves);
 }
 
-LEAF_INLINE void ask_ahead(const uint8_t *at, uint32_t bytes)
+LEAF_INLINE void ask_ahead(const uint8_t *at, uint32_t bytes, size_t ahead)
 {
     for (uint32_t i = 0; i < bytes; i += LINE)
-        _mm_prefetch((const char *)at + i + PREFETCH_BYTES, _MM_HINT_T0);
+        _mm_prefetch((const char *)at + i + ahead, _MM_HINT_T0);
 }
 
 /* ---- one group of a tile ---- */
@@ -110,7 +118,7 @@ LEAF_INLINE struct group_view group_view(const struct tile *tile, uint32_t k, ui
                                          uint32_t size, struct group_sums *room)
 {
     const size_t at = (size_t)(k / SUM_GROUP) * size;
-    const float *const scales = tile->scales + (size_t)(k / ACTIVATION_GROUP) * size;
+    const float *const scales = tile->scales + at;
     const int32_t *const sums = tile->sums + at;
     if (n_subs == 1) {
         const int32_t *const starts = (const int32_t *)tile->starts + at;
@@ -126,6 +134,15 @@ LEAF_INLINE struct group_view group_view(const struct tile *tile, uint32_t k, ui
     return (struct group_view){ scales, room->sums, room->starts, room->scaled };
 }
 
+/* What is taken from the stored values of 16 rows of weights, from `block`'s row `row` on. */
+LEAF_INLINE __m512i zero_points(const uint8_t *block, uint32_t row, const enum quant_format format)
+{
+    if (format == QUANT_INT4_ASYM)
+        return _mm512_cvtepu8_epi32(
+            _mm_loadu_si128((const __m128i *)(const void *)(block + 64 + row)));
+    return _mm512_set1_epi32(is_int8(format) ? 128 : format == QUANT_INT4 ? 8 : 0);
+}
+
 /* What an accumulator of row i begins with, 16 rows of weights from `block`'s row `row` on. */
 LEAF_INLINE __m512i first_dot(const struct group_view *view, uint32_t i, const uint8_t *block,
                               uint32_t row, const enum quant_format format)
@@ -136,8 +153,7 @@ LEAF_INLINE __m512i first_dot(const struct group_view *view, uint32_t i, const u
         return _mm512_slli_epi32(_mm512_set1_epi32(view->starts[i]), 4);
     if (format == QUANT_INT4)
         return _mm512_set1_epi32(view->starts[i]);
-    const __m512i zeros =
-        _mm512_cvtepu8_epi32(_mm_loadu_si128((const __m128i *)(const void *)(block + 64 + row)));
+    const __m512i zeros = zero_points(block, row, format);
     /* The sum fits 16 bits: the pair (z, 0) times (sum, sign) is one multiply. */
     return _mm512_sub_epi32(_mm512_setzero_si512(),
                             _mm512_madd_epi16(zeros, _mm512_set1_epi32(view->sums[i])));
@@ -191,20 +207,24 @@ LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *o
     const uint32_t header = has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
     const uint32_t sub_bytes = is_int8(format) ? 8 * LINE : 4 * LINE;
     const uint32_t half_bytes = job->group / SUM_GROUP * sub_bytes;
-    const uint8_t *block = job->data;
+    const uint32_t to_lines = header + half * half_bytes;
+    const uint8_t *block = job->data, *lines = block + to_lines;
     const int8_t *q = job->tile->q;
     struct group_sums room;
     __m512 acc[TILE_ROWS_CAP];
     UNROLL_12(i, size, acc[i] = _mm512_setzero_ps();)
-    for (uint32_t k = 0; k < job->cols; k += job->group) {
-        const uint32_t left = job->cols - k < job->group ? job->cols - k : job->group;
-        const uint32_t n_subs = (left + SUM_GROUP - 1) / SUM_GROUP;
+    for (uint32_t k = 0; k < job->cols; k += job->dot_group) {
+        if (k > 0 && k % job->group == 0) {
+            block += header + 2 * half_bytes;
+            lines = block + to_lines;
+        }
+        const uint32_t n_subs =
+            (min_u32(job->cols - k, job->dot_group) + SUM_GROUP - 1) / SUM_GROUP;
         const struct group_view view = group_view(job->tile, k, n_subs, size, &room);
-        if (job->is_first)
-            ask_ahead(block, header + 2 * half_bytes);
+        if (job->is_first && k % job->group == 0)
+            ask_ahead(block, header + 2 * half_bytes, job->tuning->prefetch_bytes);
         __m512i dots[TILE_ROWS_CAP];
         UNROLL_12(i, size, dots[i] = first_dot(&view, i, block, half * STRIP, format);)
-        const uint8_t *lines = block + header + half * half_bytes;
         for (uint32_t sub = 0; sub < n_subs; sub++) {
             strip_dots(lines, q, dots, format, size);
             lines += sub_bytes;
@@ -214,7 +234,6 @@ LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *o
         const __m512 minimum =
             has_minimum(format) ? f16_values(block + 64 + half * STRIP * 2) : scale;
         UNROLL_12(i, size, acc[i] = fold(acc[i], dots[i], scale, minimum, &view, i, format);)
-        block += header + 2 * half_bytes;
     }
     UNROLL_12(i, size, _mm512_storeu_ps(out + i * STRIP, acc[i]);)
 }
@@ -241,11 +260,11 @@ STRIP_FUNCTION(strip_int4_min, QUANT_INT4_MIN)
 /* 4 or 8 k of 16 rows. `high` gets 16 times the high nibbles' part when there is one row or two, so
  * that no weight is shifted; with more rows the shift is shared and `high` is not used. */
 LEAF_INLINE void panel_line(const uint8_t *line, const int8_t *q, __m512i *dots, __m512i *high,
-                            const enum quant_format format, const uint32_t size)
+                            size_t ahead, const enum quant_format format, const uint32_t size)
 {
     const __m512i low = _mm512_set1_epi8(15);
     const __m512i w = _mm512_loadu_si512(line);
-    ask_ahead(line, LINE);
+    ask_ahead(line, LINE, ahead);
     if (is_int8(format)) {
         UNROLL_4(i, size, DOT(dots[i], w, q + i * 4);)
         return;
@@ -269,24 +288,30 @@ LEAF_INLINE void panel_tile(const uint8_t *block, const struct panel_job *job, f
     const uint32_t sub_lines = is_int8(format) ? 8 : 4, line_k = is_int8(format) ? 4 : 8;
     const uint32_t half_bytes = job->group / SUM_GROUP * sub_lines * LINE;
     const bool split = !is_int8(format) && size <= 2;
+    const size_t ahead = job->tuning->prefetch_bytes;
+    const uint8_t *line = block + header;
     const int8_t *q = job->tile->q;
     struct group_sums room;
     __m512 acc[2][4];
     UNROLL_2(half, 2, UNROLL_4(i, size, acc[half][i] = _mm512_setzero_ps();))
-    for (uint32_t k = 0; k < job->cols; k += job->group) {
-        const uint32_t left = job->cols - k < job->group ? job->cols - k : job->group;
-        const uint32_t n_subs = (left + SUM_GROUP - 1) / SUM_GROUP;
+    for (uint32_t k = 0; k < job->cols; k += job->dot_group) {
+        if (k > 0 && k % job->group == 0) {
+            block += header + 2 * half_bytes;
+            line = block + header;
+        }
+        if (k % job->group == 0)
+            ask_ahead(block, header, ahead);
+        const uint32_t n_subs =
+            (min_u32(job->cols - k, job->dot_group) + SUM_GROUP - 1) / SUM_GROUP;
         const struct group_view view = group_view(job->tile, k, n_subs, size, &room);
-        ask_ahead(block, header);
         __m512i dots[2][4], high[2][4];
         UNROLL_2(half, 2,
                  UNROLL_4(i, size, high[half][i] = _mm512_setzero_si512();
                           dots[half][i] = first_dot(&view, i, block, half * STRIP, format);))
-        const uint8_t *line = block + header;
         for (uint32_t j = 0; j < n_subs * sub_lines; j += 4) {
             UNROLL_4(step, 4, {
-                panel_line(line, q, dots[0], high[0], format, size);
-                panel_line(line + half_bytes, q, dots[1], high[1], format, size);
+                panel_line(line, q, dots[0], high[0], ahead, format, size);
+                panel_line(line + half_bytes, q, dots[1], high[1], ahead, format, size);
                 line += LINE;
                 q += line_k * size;
             })
@@ -302,7 +327,6 @@ LEAF_INLINE void panel_tile(const uint8_t *block, const struct panel_job *job, f
                 acc[half][i] = fold(acc[half][i], dot, scale, minimum, &view, i, format);
             })
         })
-        block += header + 2 * half_bytes;
     }
     UNROLL_2(half, 2,
              UNROLL_4(i, size,
@@ -368,27 +392,71 @@ LEAF_INLINE void float_tile(const uint8_t *panel, const struct panel_job *job, f
     })
 }
 
+/* 16 rows of a quantised panel as the floats that they mean, column by column. */
+LEAF_INLINE void widened_half(const uint8_t *block, const struct panel_job *job, uint32_t half,
+                              float *out, const enum quant_format format, const uint32_t size)
+{
+    const uint32_t header = has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
+    const uint32_t line_k = is_int8(format) ? 4 : 8;
+    const uint32_t half_bytes = job->group / line_k * LINE;
+    const __m512i mask = _mm512_set1_epi32(is_int8(format) ? 255 : 15);
+    const float *x[TILE_ROWS_CAP];
+    __m512 acc[TILE_ROWS_CAP];
+    UNROLL_12(i, size, x[i] = tile_x(job->tile, i); acc[i] = _mm512_setzero_ps();)
+    for (uint32_t k = 0; k < job->cols; block += header + 2 * half_bytes) {
+        const uint32_t n = min_u32(job->group, job->cols - k);
+        const uint8_t *const lines = block + header + half * half_bytes;
+        const __m512i zero = zero_points(block, half * STRIP, format);
+        const __m512 scale = f16_values(block + half * STRIP * 2);
+        const __m512 minimum =
+            has_minimum(format) ? f16_values(block + 64 + half * STRIP * 2) : scale;
+        for (uint32_t j = 0; j < n; j++, k++) {
+            const uint32_t shift = j % 4 * 8 + (!is_int8(format) && j % 8 >= 4 ? 4 : 0);
+            const __m512i line = _mm512_loadu_si512(lines + (size_t)(j / line_k) * LINE);
+            const __m512i q = _mm512_sub_epi32(
+                _mm512_and_si512(_mm512_srl_epi32(line, _mm_cvtsi32_si128((int)shift)), mask),
+                zero);
+            __m512 w = _mm512_cvtepi32_ps(q);
+            w = has_minimum(format) ? _mm512_fmadd_ps(w, scale, minimum) : _mm512_mul_ps(w, scale);
+            UNROLL_12(i, size, acc[i] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[i][k]), acc[i]);)
+        }
+    }
+    UNROLL_12(i, size, _mm512_storeu_ps(out + i * QUANT_PANEL_ROWS + half * STRIP, acc[i]);)
+}
+
+LEAF_INLINE void widened_tile(const uint8_t *panel, const struct panel_job *job, float *out,
+                              const enum quant_format format, const uint32_t size)
+{
+    for (uint32_t half = 0; half < 2; half++)
+        widened_half(panel, job, half, out, format, size);
+}
+
 /* Rows past the tile's size are computed and then overwritten by the next panel or never read: the
  * buffer has room for full tiles. */
-#define FLOAT_FUNCTION(name, format)                                                               \
+#define FLOATS_FUNCTION(name, kind, format)                                                        \
     static void name(const struct panel_job *job, float *out)                                      \
     {                                                                                              \
         const uint8_t *panel = job->data;                                                          \
         for (uint32_t i = 0; i < job->n_panels; i++) {                                             \
             if (job->tile->size == 1)                                                              \
-                float_tile(panel, job, out, format, 1);                                            \
+                kind(panel, job, out, format, 1);                                                  \
             else if (job->tile->size <= 4)                                                         \
-                float_tile(panel, job, out, format, 4);                                            \
+                kind(panel, job, out, format, 4);                                                  \
             else                                                                                   \
-                float_tile(panel, job, out, format, 12);                                           \
+                kind(panel, job, out, format, 12);                                                 \
             panel += job->panel_bytes;                                                             \
             out += (size_t)job->tile->size * QUANT_PANEL_ROWS;                                     \
         }                                                                                          \
     }
 
-FLOAT_FUNCTION(panels_f32, QUANT_F32)
-FLOAT_FUNCTION(panels_f16, QUANT_F16)
-FLOAT_FUNCTION(panels_bf16, QUANT_BF16)
+FLOATS_FUNCTION(floats_f32, float_tile, QUANT_F32)
+FLOATS_FUNCTION(floats_f16, float_tile, QUANT_F16)
+FLOATS_FUNCTION(floats_bf16, float_tile, QUANT_BF16)
+FLOATS_FUNCTION(floats_int8, widened_tile, QUANT_INT8)
+FLOATS_FUNCTION(floats_int8_min, widened_tile, QUANT_INT8_MIN)
+FLOATS_FUNCTION(floats_int4, widened_tile, QUANT_INT4)
+FLOATS_FUNCTION(floats_int4_asym, widened_tile, QUANT_INT4_ASYM)
+FLOATS_FUNCTION(floats_int4_min, widened_tile, QUANT_INT4_MIN)
 
 /* ---- results ---- */
 
@@ -406,12 +474,17 @@ static void finish(const struct finish_job *job)
             float *const out = part->out + (job->tile->row + i) * part->out_stride + column;
             const size_t at = (size_t)i * job->width + c;
             __m512 value = _mm512_loadu_ps(job->acc + at);
+            const __m512 of_x = _mm512_set1_ps(job->row_scales ? job->row_scales[i] : 1.0f);
+            if (job->row_scales)
+                value = _mm512_mul_ps(value, of_x);
             if (part->bias)
                 value = _mm512_add_ps(value, bias);
             if (part->epilogue == MATMUL_ADD) {
                 value = _mm512_add_ps(_mm512_maskz_loadu_ps(mask, out), value);
             } else if (part->epilogue == MATMUL_SILU_MUL) {
                 __m512 up = _mm512_loadu_ps(job->up_acc + at);
+                if (job->row_scales)
+                    up = _mm512_mul_ps(up, of_x);
                 if (part->up_bias)
                     up = _mm512_add_ps(up, up_bias);
                 value = _mm512_mul_ps(silu16(value), up);
@@ -422,12 +495,9 @@ static void finish(const struct finish_job *job)
 }
 
 static const struct matmul_leaves leaves = {
-    .n_panels = 1,
+    .tuning = { .prefetch_bytes = 4096, .n_panels = 1 },
     .panels_rows = 4,
     .panels = {
-        [QUANT_F32] = panels_f32,
-        [QUANT_F16] = panels_f16,
-        [QUANT_BF16] = panels_bf16,
         [QUANT_INT8] = panels_int8,
         [QUANT_INT8_MIN] = panels_int8_min,
         [QUANT_INT4] = panels_int4,
@@ -440,6 +510,16 @@ static const struct matmul_leaves leaves = {
         [QUANT_INT4] = strip_int4,
         [QUANT_INT4_ASYM] = strip_int4_asym,
         [QUANT_INT4_MIN] = strip_int4_min,
+    },
+    .floats = {
+        [QUANT_F32] = floats_f32,
+        [QUANT_F16] = floats_f16,
+        [QUANT_BF16] = floats_bf16,
+        [QUANT_INT8] = floats_int8,
+        [QUANT_INT8_MIN] = floats_int8_min,
+        [QUANT_INT4] = floats_int4,
+        [QUANT_INT4_ASYM] = floats_int4_asym,
+        [QUANT_INT4_MIN] = floats_int4_min,
     },
     .finish = finish,
 };

@@ -95,8 +95,15 @@ static void pack_tiles(void *context, uint32_t first, uint32_t last, uint32_t th
 void step_pack(struct step *step, uint32_t n_rows, const struct pack_job *job,
                struct activation *out)
 {
-    activation_init(out, step->kernel, job->memory, job->weight != NULL ? job->normed : job->x,
-                    job->width, n_rows, job->width, job->is_quantised);
+    activation_init(out, step->kernel, job->memory,
+                    &(struct activation_options){
+                        .x = job->weight != NULL ? job->normed : job->x,
+                        .x_stride = job->width,
+                        .rows = n_rows,
+                        .cols = job->width,
+                        .mode = ACTIVATION_G128,
+                        .quantised = job->is_quantised,
+                    });
     struct packing packing = { step, job, out };
     team_for(step->team, out->n_tiles, 1, pack_tiles, &packing);
 }

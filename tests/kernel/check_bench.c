@@ -60,7 +60,15 @@ static void bench_product(const struct kernel *kernel, struct bench_matrix *b, u
     for (size_t i = 0; i < (size_t)rows * b->m.cols; i++)
         x[i] = draw_float(&draw);
     struct activation a;
-    activation_init(&a, kernel, memory, x, b->m.cols, rows, b->m.cols, b->m.group != 0);
+    activation_init(&a, kernel, memory,
+                    &(struct activation_options){
+                        .x = x,
+                        .x_stride = b->m.cols,
+                        .rows = rows,
+                        .cols = b->m.cols,
+                        .mode = ACTIVATION_G128,
+                        .quantised = b->m.group != 0,
+                    });
     struct matmul mm = { .activation = &a, .n_parts = 1 };
     mm.parts[0] = (struct matmul_part){ .weights = b->m, .out = out, .out_stride = b->m.rows };
     double best = 1e9, best_pack = 1e9, spent = 0.0;

@@ -303,6 +303,7 @@ static const struct family {
 } families[] = {
     { "vec", check_vec, 0x6ec9853da0230a97 },
     { "matmul", check_matmul, 0xa787a74a7ba67c09 },
+    { "matmul modes", check_matmul_modes, 0x0d4cab533b6865d6 },
     { "attend", check_attend, 0x370d287400690ea7 },
     { "attend q8", check_attend_q8, 0x1a434ca6eeb949ea },
 };

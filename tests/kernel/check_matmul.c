@@ -74,6 +74,8 @@ static struct matrix draw_matrix(struct draw *draw, enum quant_format format, ui
 
 struct product {
     uint32_t rows, cols, n_parts;
+    enum activation_mode mode;
+    const struct matmul_tuning *tuning; // NULL: the rung's own
     struct guarded x;
     size_t x_stride;
     struct guarded weights[MATMUL_PARTS_CAP], bias[MATMUL_PARTS_CAP], up_bias[MATMUL_PARTS_CAP];
@@ -148,12 +150,20 @@ static bool run_product(struct product *p, const struct kernel *kernel, struct g
         quantised |= p->mm.parts[i].weights.group != 0;
         p->mm.parts[i].out = (float *)(void *)outs[i].data;
     }
-    activation_init(&a, kernel, memory.data, (const float *)(void *)p->x.data, p->x_stride, p->rows,
-                    p->cols, quantised);
+    activation_init(&a, kernel, memory.data,
+                    &(struct activation_options){
+                        .x = (const float *)(void *)p->x.data,
+                        .x_stride = p->x_stride,
+                        .rows = p->rows,
+                        .cols = p->cols,
+                        .mode = p->mode,
+                        .quantised = quantised,
+                    });
     bool finite = true;
     for (uint32_t tile = a.n_tiles; tile-- > 0;)
         finite &= kernel->matmul->pack(&a, tile, tile + 1);
     p->mm.activation = &a;
+    p->mm.tuning = p->tuning;
     p->mm.n_parts = p->n_parts;
     const uint32_t items = matmul_items(&p->mm);
     for (uint32_t first = (items - 1) / chunk * chunk;; first -= chunk) {
@@ -177,16 +187,18 @@ static void judge_product(struct product *p, const struct kernel *scalar,
         pin(p->scalar[i].data, p->scalar[i].bytes);
         expect(memcmp(p->scalar[i].data, p->other[i].data, p->scalar[i].bytes) == 0 &&
                    guarded_intact(&p->other[i]),
-               "%s matmul %s group %u, %u x %u, %u rows, epilogue %d, part %u of %u", kernel->name,
-               quant_formats[m->format]->name, m->group, m->rows, m->cols, p->rows,
+               "%s matmul %s group %u, mode %s, %u x %u, %u rows, epilogue %d, part %u of %u",
+               kernel->name, quant_formats[m->format]->name, m->group,
+               activation_mode_names[p->mode], m->rows, m->cols, p->rows,
                (int)p->mm.parts[i].epilogue, i, p->n_parts);
     }
 }
 
-static void check_product(const struct kernel *scalar, const struct kernel *kernel, uint32_t rows,
-                          uint32_t cols, struct draw *draw)
+static void check_product(const struct kernel *scalar, const struct kernel *kernel,
+                          enum activation_mode mode, uint32_t rows, uint32_t cols,
+                          struct draw *draw)
 {
-    struct product p = { .rows = rows, .cols = cols };
+    struct product p = { .rows = rows, .cols = cols, .mode = mode };
     p.n_parts = draw_below(draw, 3) ? 1 : draw_between(draw, 1, MATMUL_PARTS_CAP);
     draw_x(&p, draw);
     for (uint32_t i = 0; i < p.n_parts; i++) {
@@ -200,11 +212,14 @@ static void check_product(const struct kernel *scalar, const struct kernel *kern
 }
 
 /* Every format and group at every number of rows up to 30: all tiles of all rungs. */
-static void check_tiles(const struct kernel *scalar, const struct kernel *kernel, struct draw *draw)
+static void check_tiles(const struct kernel *scalar, const struct kernel *kernel,
+                        enum activation_mode mode, struct draw *draw)
 {
     for (uint32_t format = 0; format < QUANT_FORMAT_COUNT; format++) {
         for (uint32_t rows = 1; rows <= 30; rows++) {
-            struct product p = { .rows = rows, .cols = draw_between(draw, 1, 200), .n_parts = 1 };
+            struct product p = {
+                .rows = rows, .cols = draw_between(draw, 1, 200), .n_parts = 1, .mode = mode
+            };
             draw_x(&p, draw);
             draw_part(&p, 0, (enum quant_format)format, (enum matmul_epilogue)(rows % 3),
                       rows % 3 ? 32 : 48, draw);
@@ -215,11 +230,14 @@ static void check_tiles(const struct kernel *scalar, const struct kernel *kernel
 }
 
 /* What is not finite is found wherever it is, by every rung, quantised or not. */
-static void check_not_finite(const struct kernel *kernel, struct draw *draw)
+static void check_not_finite(const struct kernel *kernel, enum activation_mode mode,
+                             struct draw *draw)
 {
     static const float bad[] = { INFINITY, -INFINITY, NAN };
     for (uint32_t cols = 1; cols <= 300; cols += draw_between(draw, 1, 40)) {
-        struct product p = { .rows = draw_between(draw, 1, 20), .cols = cols, .n_parts = 1 };
+        struct product p = {
+            .rows = draw_between(draw, 1, 20), .cols = cols, .n_parts = 1, .mode = mode
+        };
         draw_x(&p, draw);
         draw_part(&p, 0, cols % 2 ? QUANT_INT4 : QUANT_F16, MATMUL_STORE, 32, draw);
         float *const x = (float *)(void *)p.x.data;
@@ -231,17 +249,34 @@ static void check_not_finite(const struct kernel *kernel, struct draw *draw)
     }
 }
 
+static void check_mode(const struct kernel *scalar, const struct kernel *kernel,
+                       enum activation_mode mode, struct draw *draw)
+{
+    check_tiles(scalar, kernel, mode, draw);
+    for (uint32_t i = 0; i < 300; i++) {
+        const uint32_t rows = draw_size(draw, 90), cols = draw_size(draw, 1000);
+        check_product(scalar, kernel, mode, rows, cols, draw);
+    }
+    check_product(scalar, kernel, mode, 1, 1536, draw);
+    check_product(scalar, kernel, mode, 70, 576, draw);
+}
+
 void check_matmul(const struct kernel *scalar, const struct kernel *kernel)
 {
     struct draw draw = { 3 };
-    check_tiles(scalar, kernel, &draw);
-    for (uint32_t i = 0; i < 300; i++) {
-        const uint32_t rows = draw_size(&draw, 90), cols = draw_size(&draw, 1000);
-        check_product(scalar, kernel, rows, cols, &draw);
+    check_mode(scalar, kernel, ACTIVATION_G128, &draw);
+    check_not_finite(kernel, ACTIVATION_G128, &draw);
+}
+
+void check_matmul_modes(const struct kernel *scalar, const struct kernel *kernel)
+{
+    struct draw draw = { 5 };
+    for (uint32_t mode = 0; mode < ACTIVATION_MODE_COUNT; mode++) {
+        if (mode == ACTIVATION_G128) // check_matmul's
+            continue;
+        check_mode(scalar, kernel, (enum activation_mode)mode, &draw);
+        check_not_finite(kernel, (enum activation_mode)mode, &draw);
     }
-    check_product(scalar, kernel, 1, 1536, &draw);
-    check_product(scalar, kernel, 70, 576, &draw);
-    check_not_finite(kernel, &draw);
 }
 
 /* ---- the definition ---- */
@@ -251,14 +286,16 @@ static void judge_row(const struct product *p, const float *w, uint32_t column, 
 {
     const struct matmul_part *const part = &p->mm.parts[0];
     const float *const x = (const float *)(const void *)p->x.data + row * p->x_stride;
+    static const uint32_t groups[ACTIVATION_MODE_COUNT] = { 32, 64, 128, 1u << 20, 0 };
+    const uint32_t group = part->weights.group ? groups[p->mode] : 0;
     double sum = 0.0, loss = 1e-6;
     for (uint32_t k = 0; k < p->cols; k++) {
         double largest = 0.0;
-        for (uint32_t i = k / 128 * 128; i < p->cols && i < k / 128 * 128 + 128; i++)
+        const uint32_t first = group ? k / group * group : p->cols;
+        for (uint32_t i = first; i < p->cols && i < first + group; i++)
             largest = fmax(largest, fabs((double)x[i]));
         sum += (double)w[k] * x[k];
-        loss += fabs((double)w[k]) * (part->weights.group ? largest / 250.0 : 0.0) +
-                fabs((double)w[k] * x[k]) * 1e-5;
+        loss += fabs((double)w[k]) * (largest / 250.0) + fabs((double)w[k] * x[k]) * 1e-5;
     }
     const double out =
         ((const float *)(const void *)p->scalar[0].data)[row * part->out_stride + column];
@@ -267,9 +304,11 @@ static void judge_row(const struct product *p, const float *w, uint32_t column, 
 }
 
 /* The scalar rung against what quant/ says the rows mean. */
-static void check_meaning(enum quant_format format, struct draw *draw)
+static void check_meaning(enum quant_format format, enum activation_mode mode, struct draw *draw)
 {
-    struct product p = { .rows = 3, .cols = draw_between(draw, 1, 300), .n_parts = 1 };
+    struct product p = {
+        .rows = 3, .cols = draw_between(draw, 1, 300), .n_parts = 1, .mode = mode
+    };
     const uint32_t columns = draw_between(draw, 1, 70);
     draw_x(&p, draw);
     draw_part(&p, 0, format, MATMUL_STORE, columns, draw);
@@ -289,6 +328,9 @@ static void check_meaning(enum quant_format format, struct draw *draw)
 void check_definition(void)
 {
     struct draw draw = { 4 };
-    for (uint32_t i = 0; i < 5 * QUANT_FORMAT_COUNT; i++)
-        check_meaning((enum quant_format)(i % QUANT_FORMAT_COUNT), &draw);
+    for (uint32_t i = 0; i < 5 * QUANT_FORMAT_COUNT; i++) {
+        for (uint32_t mode = 0; mode < ACTIVATION_MODE_COUNT; mode++)
+            check_meaning((enum quant_format)(i % QUANT_FORMAT_COUNT), (enum activation_mode)mode,
+                          &draw);
+    }
 }
