@@ -14,26 +14,23 @@ static struct run_options {
     bool insecure;
 } chosen;
 
-static const struct option_row source_rows[] = {
+static const struct option_row insecure_rows[] = {
     OPTION_BOOL(struct run_options, insecure, "insecure",
                 "allows a --host beyond this machine, in the clear"),
-    OPTION_TEXT(struct run_options, source.quantization, "quantization", "FORMAT",
-                "of a float source, on first use: int4, int4-asym, int8, f16, bf16 or f32"),
-    OPTION_U32(struct run_options, source.group_size, "group-size", "N", 0, 128,
-               "weights that share a scale, on first use: 32, 64 or 128"),
     OPTION_END,
 };
 
 static size_t run_tables(struct option_table *tables, size_t cap)
 {
-    must(cap >= 4);
+    must(cap >= 5);
     chosen = (struct run_options){ 0 };
     serve_options_init(&chosen.serve);
     tables[0] = (struct option_table){ "the API", serve_rows, &chosen.serve };
-    tables[1] = (struct option_table){ "the model", source_rows, &chosen };
-    tables[2] = (struct option_table){ "the engine", engine_choice_serve_rows, &chosen.engine };
-    tables[3] = (struct option_table){ "computing", engine_choice_compute_rows, &chosen.engine };
-    return 4;
+    tables[1] = (struct option_table){ .rows = insecure_rows, .target = &chosen };
+    tables[2] = (struct option_table){ "the model", model_path_rows, &chosen.source };
+    tables[3] = (struct option_table){ "the engine", engine_choice_serve_rows, &chosen.engine };
+    tables[4] = (struct option_table){ "computing", engine_choice_compute_rows, &chosen.engine };
+    return 5;
 }
 
 static int run(const struct command *command, int argc, char **argv)

@@ -16,7 +16,7 @@
 struct shard_arguments {
     const char *model, *output, *quantization, *layer_split, *stage;
     uint32_t group_size, num_stages, threads;
-    bool force, quiet;
+    bool requantise, force, quiet;
 };
 
 static struct shard_arguments arguments;
@@ -27,9 +27,11 @@ static const struct option_row shard_rows[] = {
     OPTION_TEXT(struct shard_arguments, output, "output", "DIR", "the shard directory to write"),
     OPTION_TEXT(struct shard_arguments, quantization, "quantization", "FORMAT",
                 "int4, int4-asym, int8, f16, bf16 or f32 for the matrices of float models; what is "
-                "quantised already stays as it is"),
+                "quantised already stays as it is, unless --requantize says otherwise"),
     OPTION_U32(struct shard_arguments, group_size, "group-size", "32|64|128", 32, 128,
                "values that share a scale"),
+    OPTION_BOOL(struct shard_arguments, requantise, "requantize",
+                "quantises what a GGUF file has quantised again, at a further loss"),
     OPTION_U32(struct shard_arguments, num_stages, "num-stages", "N", 0, SPLIT_STAGES_CAP,
                "cut the layers into N even stages (0: one, or as many as --layer-split says)"),
     OPTION_TEXT(struct shard_arguments, layer_split, "layer-split", "A,B,...",
@@ -117,6 +119,7 @@ static bool write_shard(struct err *err)
                                  &options.quantise, err) ||
         !source_open(&source, arguments.model, err))
         return false;
+    options.quantise.requantise = arguments.requantise;
     bool good = choose_split(source.config.n_layers, &options.split, err) &&
                 choose_stage(&options.split, arguments.stage, &options.stage, err) &&
                 export_shard(&source, arguments.output, &options, &report, err);

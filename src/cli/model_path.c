@@ -11,6 +11,17 @@
 #include <stdlib.h>
 #include <string.h>
 
+const struct option_row model_path_rows[] = {
+    OPTION_TEXT(struct model_path_options, quantization, "quantization", "FORMAT",
+                "of a float model, on first use: int4, int4-asym, int8, f16, bf16 or f32 (else "
+                "int4); of a shard, what it must be"),
+    OPTION_U32(struct model_path_options, group_size, "group-size", "N", 0, 128,
+               "weights that share a scale, on first use: 32, 64 or 128; 0: 32"),
+    OPTION_BOOL(struct model_path_options, requantise, "requantize",
+                "what a GGUF file has quantised too, at a further loss"),
+    OPTION_END,
+};
+
 /* Set by a signal, which is why it is not in an object. */
 static atomic_bool cancelled;
 
@@ -55,6 +66,7 @@ char *model_path_shard(const char *model, const struct model_path_options *optio
     if (options) {
         cache.quantization = options->quantization;
         cache.group_size = options->group_size;
+        cache.requantise = options->requantise;
         cache.threads = options->threads;
     }
     struct sigaction action = { .sa_handler = cancel }, interrupt, terminate;

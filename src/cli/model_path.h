@@ -5,14 +5,20 @@
 #define CASCADIA_CLI_MODEL_PATH_H
 
 #include "base/err.h"
+#include "base/option.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct model_path_options {
     const char *quantization; // of a float source; NULL: int4, or what a shard directory holds
     uint32_t group_size;      // 0: 32
+    bool requantise;          // a quantised source too
     uint32_t threads;         // of the quantiser; 0: one a processor
 };
+
+/* What a command line says of it, but the threads. */
+extern const struct option_row model_path_rows[]; // of struct model_path_options
 
 /* $XDG_CACHE_HOME/cascadia, or ~/.cache/cascadia; caller frees. ERR_NOT_FOUND: neither is set. */
 char *model_path_cache(struct err *err);

@@ -11,6 +11,7 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/json.h"
+#include "base/log.h"
 #include "base/memory.h"
 #include "model/family.h"
 #include "shard/shard_file.h"
@@ -164,6 +165,22 @@ static bool plan_files(struct export *export, struct err *err)
     return true;
 }
 
+/* A demand for it may also come from an option that was left in a script. */
+static void warn_of_requantising(const struct export *export)
+{
+    uint32_t n_matrices = 0;
+    for (size_t i = 0; i < export->n_files; i++) {
+        for (uint32_t j = 0; j < export->files[i].n_jobs; j++) {
+            const struct quantise_job *job = &export->files[i].jobs[j];
+            n_matrices += quantise_is_again(job);
+        }
+    }
+    if (n_matrices > 0)
+        log_warn("%s has %u matrices quantised already, and they are quantised again: the loss "
+                 "comes on top of theirs; a float model gives better weights",
+                 export->source->path, n_matrices);
+}
+
 /* The source's identity. */
 
 static bool hash_file(const struct export *export, const struct file_map *map,
@@ -204,8 +221,9 @@ static bool identify_source(struct export *export, struct err *err)
         total += source->files[i].map->size;
     buf_init(&text, MANIFEST_BYTES_CAP);
     buf_init(&identity, MANIFEST_BYTES_CAP);
-    buf_printf(&identity, "%s %u %s %u", MANIFEST_FORMAT, MANIFEST_VERSION,
-               quant_formats[settings->format]->name, settings->group_size);
+    buf_printf(&identity, "%s %u %s %u%s", MANIFEST_FORMAT, MANIFEST_VERSION,
+               quant_formats[settings->format]->name, settings->group_size,
+               settings->requantise ? " requantised" : "");
     buf_add_text(&text, "{\"path\":");
     json_write_string(&text, str_from(source->path));
     buf_add_text(&text, ",\"files\":[");
@@ -384,6 +402,7 @@ static bool write_manifest(struct export *export, struct err *err)
     manifest->family = str_from(source->config.family->name);
     manifest->quantization = str_from(quant_formats[options->quantise.format]->name);
     manifest->group_size = options->quantise.group_size;
+    manifest->is_requantised = options->quantise.requantise;
     manifest->tool_version = str_from(options->tool_version);
     manifest->n_layers = source->config.n_layers;
     manifest->is_tied = source->config.is_tied;
@@ -408,6 +427,7 @@ static bool write_all(struct export *export, struct err *err)
         !identify_source(export, err))
         return false;
     describe_model(export);
+    warn_of_requantising(export);
     return write_texts(export, err) && write_weights(export, err) && write_manifest(export, err);
 }
 

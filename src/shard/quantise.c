@@ -19,7 +19,7 @@ bool quantise_settings_parse(struct str name, uint32_t group_size, struct quanti
                        quant_formats[format]->name);
     if (group_size != 32 && group_size != 64 && group_size != 128)
         return err_set(err, ERR_ARGUMENT, "groups of %u; there are 32, 64 and 128", group_size);
-    *out = (struct quantise_settings){ format, group_size };
+    *out = (struct quantise_settings){ .format = format, .group_size = group_size };
     return true;
 }
 
@@ -29,12 +29,13 @@ void quantise_choose(const struct quantise_settings *settings, const struct sour
     const struct quant_source_ops *source = quant_sources[tensor->kind];
     const struct quant_format_ops *asked = quant_formats[settings->format];
     bool is_outer = tensor->role == TENSOR_EMBEDDING || tensor->role == TENSOR_HEAD;
+    bool is_kept = source->repack_panel && !settings->requantise;
     *group = 0;
     if (!tensor_role_info(tensor->role)->is_matrix) {
         *format = QUANT_F32;
-    } else if (source->repack_panel && asked->is_float) {
+    } else if (is_kept && asked->is_float) {
         *format = QUANT_F32; // the one float that holds scale times integer exactly
-    } else if (source->repack_panel) {
+    } else if (is_kept) {
         *format = source->exact_format;
         *group = source->exact_group;
     } else if (asked->is_float) {
@@ -80,6 +81,21 @@ bool quantise_job_init(struct quantise_job *job, const struct quantise_settings 
         made.item_bytes = made.bytes;
     *job = made;
     return true;
+}
+
+/* The panels hold the source's integers and scales as they are. */
+static bool is_permuted(const struct quantise_job *job, const struct source_tensor *part)
+{
+    const struct quant_source_ops *source = quant_sources[part->kind];
+    return source->repack_panel && source->exact_format == job->format &&
+           source->exact_group == job->group;
+}
+
+bool quantise_is_again(const struct quantise_job *job)
+{
+    const struct source_tensor *part = job->parts[0];
+    return quant_sources[part->kind]->repack_panel && job->format != QUANT_F32 &&
+           !is_permuted(job, part);
 }
 
 bool quantise_scratch_init(struct quantise_scratch *scratch, size_t cols_cap, size_t item_bytes_cap,
@@ -172,7 +188,7 @@ bool quantise_item(const struct quantise_job *job, uint32_t item, struct quantis
     }
     if (!all_finite(scratch->values, (size_t)n_rows * cols))
         return not_finite(part, err);
-    if (source->repack_panel && source->exact_format == job->format)
+    if (is_permuted(job, part))
         source->repack_panel(rows, n_rows, cols, scratch->panel);
     else if (!format->encode_panel(scratch->values, cols, n_rows, cols, job->group, scratch->panel))
         return err_set(err, ERR_UNSUPPORTED,

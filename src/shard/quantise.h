@@ -2,8 +2,8 @@
  *
  * What a tensor becomes is decided here and nowhere else: vectors are f32 (which holds any of them
  * exactly); a quantised source is permuted into the format that holds its very values, or stored as
- * f32 when floats were asked for, never quantised again; a float matrix takes the format that was
- * asked for, but embedding and head stay int8 when that is a 4-bit one.
+ * f32 when floats were asked for, and quantised again only on demand; a float matrix takes the
+ * format that was asked for, but embedding and head stay int8 when that is a 4-bit one.
  * Every panel is decoded again and compared with its source: the squared errors make the manifest's
  * `error`. Pure functions on one panel: any thread. */
 #ifndef CASCADIA_SHARD_QUANTISE_H
@@ -20,9 +20,13 @@
 struct quantise_settings {
     enum quant_format format; // for matrices of float sources
     uint32_t group_size;      // 32, 64, 128; not used by float formats
+    /* The values of a quantised source are taken as floats: its matrices take the format too, and
+     * what that rounds comes on top of what the source lost. */
+    bool requantise;
 };
 
-/* By name; ERR_ARGUMENT for the -min formats, which only quantised sources fill. */
+/* By name; requantise is false. ERR_ARGUMENT for the -min formats, which only quantised sources
+ * fill. */
 bool quantise_settings_parse(struct str name, uint32_t group_size, struct quantise_settings *out,
                              struct err *err);
 
@@ -48,6 +52,9 @@ struct quantise_job {
 bool quantise_job_init(struct quantise_job *job, const struct quantise_settings *settings,
                        enum tensor_role role, const struct source_tensor *first,
                        const struct source_tensor *second, struct err *err);
+
+/* The source has it quantised, and the job's format does not hold those very values. */
+bool quantise_is_again(const struct quantise_job *job);
 
 /* Working memory of one thread for any item of jobs with at most these sizes. */
 struct quantise_scratch {

@@ -70,8 +70,9 @@ static bool make_key(const char *model, const struct quantise_settings *settings
     if (!file_stat(model, &stat, err))
         return false;
     buf_init(&key, KEY_BYTES_CAP);
-    buf_printf(&key, "%s %u %u %s %u", MANIFEST_FORMAT, MANIFEST_VERSION, CACHE_REVISION,
-               quant_formats[settings->format]->name, settings->group_size);
+    buf_printf(&key, "%s %u %u %s %u%s", MANIFEST_FORMAT, MANIFEST_VERSION, CACHE_REVISION,
+               quant_formats[settings->format]->name, settings->group_size,
+               settings->requantise ? " requantised" : "");
     bool good = stat.is_directory ? add_directory(&key, model, err)
                                   : add_file(&key, model, path_base(model), err);
     if (good && !buf_ok(&key))
@@ -170,11 +171,14 @@ static bool check_shard(const char *directory, const struct shard_cache_options 
     if (!quantise_settings_parse(str_from(options->quantization), group_size, &settings, err) ||
         !manifest_read(&manifest, directory, err))
         return false;
-    bool fits = str_is(manifest.quantization, quant_formats[settings.format]->name);
+    bool fits = str_is(manifest.quantization, quant_formats[settings.format]->name) &&
+                manifest.is_requantised == options->requantise;
     if (!fits)
         err_set(err, ERR_ARGUMENT,
-                "%s is a shard with %.*s weights; for %s give the model that it was made of",
-                directory, STR_ARG(manifest.quantization), options->quantization);
+                "%s is a shard with %.*s weights%s; for %s%s give the model that it was made of",
+                directory, STR_ARG(manifest.quantization),
+                manifest.is_requantised ? ", requantised" : "", options->quantization,
+                options->requantise ? ", requantised" : "");
     manifest_release(&manifest);
     return fits;
 }
@@ -189,8 +193,10 @@ char *shard_cache_open(const char *model, const struct shard_cache_options *opti
         return check_shard(model, options, err) ? xstrdup(model) : NULL;
     if (!quantise_settings_parse(str_from(quantization),
                                  options->group_size ? options->group_size : GROUP_SIZE_DEFAULT,
-                                 &settings, err) ||
-        !make_key(model, &settings, hex, err))
+                                 &settings, err))
+        return NULL;
+    settings.requantise = options->requantise;
+    if (!make_key(model, &settings, hex, err))
         return NULL;
     char *shards = path_join(options->root, "shards");
     char *directory = path_join(shards, hex);

@@ -17,6 +17,7 @@ struct shard_cache_options {
     const char *root;         // ~/.cache/cascadia, as the program was told
     const char *quantization; // "int4", ...; NULL: int4, or whatever a shard directory holds
     uint32_t group_size;      // 0: 32
+    bool requantise;          // a quantised source too (quantise_settings)
     uint32_t threads;         // 0: one a processor
     bool quiet;               // no progress
     const char *tool_version;

@@ -289,6 +289,9 @@ static bool read_all(const struct json *root, struct manifest *manifest, struct 
         return false;
     if (!json_read_bool(json_get(root, "tied"), &manifest->is_tied))
         return err_set(err, ERR_FORMAT, "\"tied\" is missing or no boolean");
+    const struct json *requantised = json_get(settings, "requantized"); // missing: false
+    if (requantised && !json_read_bool(requantised, &manifest->is_requantised))
+        return err_set(err, ERR_FORMAT, "\"requantized\" is no boolean");
     return read_stages(settings, manifest, err) && read_files(root, manifest, err);
 }
 
@@ -386,7 +389,8 @@ static void write_settings(struct buf *out, const struct manifest *manifest)
 {
     buf_add_text(out, ",\n\"settings\":{");
     write_text(out, "quantization", manifest->quantization);
-    buf_printf(out, ",\"group_size\":%u,\"stages\":[", manifest->group_size);
+    buf_printf(out, ",\"group_size\":%u,%s\"stages\":[", manifest->group_size,
+               manifest->is_requantised ? "\"requantized\":true," : "");
     for (size_t i = 0; i < manifest->n_stages; i++)
         buf_printf(out, "%s[%u,%u]", i ? "," : "", manifest->stages[i].layer_first,
                    manifest->stages[i].layer_end);

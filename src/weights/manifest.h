@@ -53,6 +53,7 @@ struct manifest {
     struct str tool_version;
     struct str template_from; // which file the chat template was found in; empty: there is none
     uint32_t group_size;      // as asked
+    bool is_requantised;      // matrices that the source had quantised were quantised again
     uint64_t settings_hash;   // of source files and settings: equal hashes, equal weights
     uint32_t n_layers;        // of the whole model, whatever files are here
     bool is_tied;             // no head: the embedding is the output matrix

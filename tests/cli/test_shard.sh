@@ -27,6 +27,12 @@ expect 0 "agree with their checksums" "$cascadia" shard verify "$work/s"
 expect 0 "agree with their checksums" "$cascadia" shard verify "$work/s" --stage 0
 cmp "$work/s/layer-000.weights" "$work/t/layer-000.weights"
 
+# quantised again only on demand, with a word about it
+expect 0 "quantised again" "$cascadia" shard "$model" -o "$work/r" --quiet --quantization int8 --group-size 64 --requantize
+grep -q '"requantized":true' "$work/r/manifest.json" || fail "the manifest hides it"
+expect 0 "relative error" "$cascadia" shard "$model" -o "$work/r" --quiet --force --quantization int8 --requantize
+expect 0 "agree with their checksums" "$cascadia" shard verify "$work/r"
+
 # an existing shard, a directory that is none, and what is not there
 expect 2 "--force replaces it" "$cascadia" shard --model "$model" -o "$work/s" --quiet
 expect 0 "1 stage" "$cascadia" shard --model "$model" -o "$work/s" --quiet --force --quantization f32

@@ -57,27 +57,37 @@ static void read_row(const struct weights *weights, const struct source_tensor *
         memcpy(out, found->data, found->bytes);
 }
 
-/* The largest |difference| to the source's own values over |values|. */
+static void add_distance(const struct weights *weights, const struct source_tensor *tensor,
+                         double *squared_error, double *squared)
+{
+    float made[128], wanted[128];
+    for (uint32_t row = 0; row < tensor->rows; row++) {
+        read_row(weights, tensor, row, made);
+        if (tensor_role_info(tensor->role)->is_matrix)
+            quant_sources[tensor->kind]->decode_row(source_row(tensor, row), tensor->cols, wanted);
+        else
+            source_read_vector(tensor, wanted);
+        for (uint32_t k = 0; k < tensor->cols; k++) {
+            double miss = (double)made[k] - (double)wanted[k];
+            *squared_error += miss * miss;
+            *squared += (double)wanted[k] * (double)wanted[k];
+        }
+    }
+}
+
+/* |difference| to the source's own values over |values|, of one tensor and of all. */
+static double tensor_distance(const struct weights *weights, const struct source_tensor *tensor)
+{
+    double squared_error = 0, squared = 0;
+    add_distance(weights, tensor, &squared_error, &squared);
+    return sqrt(squared_error / squared);
+}
+
 static double distance(const struct weights *weights, const struct source *source)
 {
     double squared_error = 0, squared = 0;
-    for (uint32_t i = 0; i < source->n_tensors; i++) {
-        const struct source_tensor *tensor = &source->tensors[i];
-        float made[128], wanted[128];
-        for (uint32_t row = 0; row < tensor->rows; row++) {
-            read_row(weights, tensor, row, made);
-            if (tensor_role_info(tensor->role)->is_matrix)
-                quant_sources[tensor->kind]->decode_row(source_row(tensor, row), tensor->cols,
-                                                        wanted);
-            else
-                source_read_vector(tensor, wanted);
-            for (uint32_t k = 0; k < tensor->cols; k++) {
-                double miss = (double)made[k] - (double)wanted[k];
-                squared_error += miss * miss;
-                squared += (double)wanted[k] * (double)wanted[k];
-            }
-        }
-    }
+    for (uint32_t i = 0; i < source->n_tensors; i++)
+        add_distance(weights, &source->tensors[i], &squared_error, &squared);
     return sqrt(squared_error / squared);
 }
 
@@ -162,6 +172,62 @@ static void test_quantised_sources_are_never_touched(void **state)
             weights_close(weights);
             assert_true(dir_remove(place.shard, &err));
         }
+        place_drop(&place);
+    }
+}
+
+/* ... unless on demand: then their values are taken as floats, what a format holds exactly stays
+ * exact, and the shard says what it is. */
+static void test_quantised_again_on_demand(void **state)
+{
+    static const struct {
+        uint32_t gguf_type;
+        struct quantise_settings asked;
+        double bound; // of the distance; 0: the very values
+    } cases[] = {
+        { 3, { QUANT_INT8, 64, true }, 0.01 },      { 3, { QUANT_INT4, 128, true }, 0.12 },
+        { 3, { QUANT_BF16, 32, true }, 0.003 },     { 3, { QUANT_F32, 32, true }, 0 },
+        { 2, { QUANT_INT4_ASYM, 32, true }, 0.09 }, { 2, { QUANT_INT4, 32, true }, 0 },
+        { 8, { QUANT_INT4_ASYM, 64, true }, 0.1 },  { 8, { QUANT_INT8, 32, true }, 0 },
+    };
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct place place;
+        struct small_model model = { .seed = 15, .gguf_type = cases[i].gguf_type };
+        struct export_report report;
+        struct source source;
+        struct err err = { 0 };
+        struct export_options options = {
+            .quantise = cases[i].asked,
+            .stage = EXPORT_ALL_STAGES,
+            .quiet = true,
+            .force = true,
+            .tool_version = "t",
+        };
+        place_make(&place);
+        small_model_write_gguf(&model, place.gguf);
+        assert_true(source_open(&source, place.gguf, &err));
+        assert_true(split_even(2, 1, &options.split, &err));
+        uint64_t hashes[2];
+        for (int again = 0; again < 2; again++) { // last the one that is looked at
+            options.quantise.requantise = again != 0;
+            if (!export_shard(&source, place.shard, &options, &report, &err))
+                fail_msg("case %zu: %s", i, err.text);
+            struct weights *weights = weights_open(place.shard, NULL, &err);
+            assert_non_null(weights);
+            assert_int_equal(weights_manifest(weights)->is_requantised, again);
+            hashes[again] = weights_manifest(weights)->settings_hash;
+            const struct tensor *q = weights_find(weights, 1, TENSOR_Q);
+            double off = tensor_distance(weights, source_find(&source, 1, TENSOR_Q));
+            if (again && (q->format != cases[i].asked.format ||
+                          (q->group != 0 && q->group != cases[i].asked.group_size)))
+                fail_msg("case %zu: became %s/%u", i, quant_formats[q->format]->name, q->group);
+            if (!again || cases[i].bound == 0 ? off != 0 : off == 0 || off > cases[i].bound)
+                fail_msg("case %zu, again %d: off by %g", i, again, off);
+            weights_close(weights);
+        }
+        assert_true(hashes[0] != hashes[1]);
+        source_close(&source);
         place_drop(&place);
     }
 }
@@ -369,6 +435,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_float_sources),
         cmocka_unit_test(test_quantised_sources_are_never_touched),
+        cmocka_unit_test(test_quantised_again_on_demand),
         cmocka_unit_test(test_gate_and_up_of_two_formats),
         cmocka_unit_test(test_the_same_bytes_every_time),
         cmocka_unit_test(test_targets),
