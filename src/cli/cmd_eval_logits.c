@@ -86,11 +86,13 @@ struct writing {
     uint32_t vocab_size;
 };
 
-static bool write_row(void *context, uint32_t position, const float *logits, struct err *err)
+static bool write_rows(void *context, uint32_t position, uint32_t n_rows, const float *logits,
+                       struct err *err)
 {
     const struct writing *writing = context;
     (void)position;
-    return file_writer_append(writing->writer, logits, writing->vocab_size * sizeof(*logits), err);
+    return file_writer_append(writing->writer, logits,
+                              (size_t)n_rows * writing->vocab_size * sizeof(*logits), err);
 }
 
 static bool run_and_write(struct eval *eval, const int32_t *ids, uint32_t n_ids, struct err *err)
@@ -100,7 +102,7 @@ static bool run_and_write(struct eval *eval, const int32_t *ids, uint32_t n_ids,
     if (!file_writer_open(&writer, options.output, err))
         return false;
     if (!write_header(&writer, options.all ? n_ids : 1, eval->vocab_size, err) ||
-        !eval_run(eval, ids, n_ids, options.all ? 0 : n_ids - 1, write_row, &writing, err)) {
+        !eval_run(eval, ids, n_ids, options.all ? 0 : n_ids - 1, write_rows, &writing, err)) {
         file_writer_abandon(&writer);
         return false;
     }

@@ -12,11 +12,13 @@
 #include "base/memory.h"
 #include "base/progress.h"
 #include "cli/eval.h"
+#include "cli/logits_file.h"
 #include "shard/tokenizer_source.h"
 #include "text/tokenizer.h"
 
 struct perplexity_options {
-    uint32_t window;
+    const char *save;
+    uint32_t window, windows;
     bool quiet;
 };
 
@@ -24,8 +26,13 @@ static struct perplexity_options options;
 static struct eval_options shared;
 
 static const struct option_row rows[] = {
-    OPTION_U32(struct perplexity_options, window, "window", "N", 4, 1 << 20,
+    OPTION_U32(struct perplexity_options, window, "window", "N", 4, LOGITS_WINDOW_CAP,
                "ids of a window; the second half of each is counted"),
+    OPTION_U32(struct perplexity_options, windows, "windows", "N", 0, UINT32_MAX,
+               "run only the first N windows; 0: all"),
+    OPTION_TEXT(struct perplexity_options, save, "save", "FILE",
+                "keep the log-probabilities of what is counted, two bytes a value, for `eval "
+                "divergence`"),
     OPTION_BOOL(struct perplexity_options, quiet, "quiet", "no progress"),
     OPTION_END,
 };
@@ -69,51 +76,75 @@ struct counting {
     double loss; // sum of -ln p
     double loss_squared;
     uint64_t n_counted;
+    const struct vec_ops *vec;
+    struct logits_writer *saved; // NULL: nothing is kept
 };
 
-static bool count_row(void *context, uint32_t position, const float *logits, struct err *err)
+static bool count_rows(void *context, uint32_t position, uint32_t n_rows, const float *logits,
+                       struct err *err)
 {
     struct counting *counting = context;
-    double sum = 0;
-    float largest = logits[0];
-    (void)err;
-    if (position + 1 == counting->n_ids) {
-        return true; // nothing follows it in the window
+    for (; n_rows > 0; n_rows--, position++, logits += counting->vocab_size) {
+        if (position + 1 == counting->n_ids)
+            return true; // nothing follows it in the window
+        const double loss = logits_log_sum(counting->vec, logits, counting->vocab_size) -
+                            (double)logits[counting->ids[position + 1]];
+        counting->loss += loss;
+        counting->loss_squared += loss * loss;
+        counting->n_counted++;
+        if (counting->saved != NULL && !logits_writer_row(counting->saved, logits, err))
+            return false;
     }
-    for (uint32_t i = 1; i < counting->vocab_size; i++)
-        largest = logits[i] > largest ? logits[i] : largest;
-    for (uint32_t i = 0; i < counting->vocab_size; i++)
-        sum += exp((double)logits[i] - (double)largest);
-    const double next = (double)logits[counting->ids[position + 1]];
-    const double loss = log(sum) + (double)largest - next;
-    counting->loss += loss;
-    counting->loss_squared += loss * loss;
-    counting->n_counted++;
     return true;
 }
 
 static bool run_windows(struct eval *eval, const struct token_list *text, int32_t bos,
-                        struct counting *counting, struct err *err)
+                        size_t n_windows, struct counting *counting, struct err *err)
 {
     const uint32_t window = options.window;
-    const size_t n_windows = text->n_ids / window;
     int32_t *ids = xcalloc(window, sizeof(*ids));
     struct progress progress;
     bool ok = true;
     counting->ids = ids;
-    counting->n_ids = window;
-    counting->vocab_size = eval->vocab_size;
     progress_start(&progress, "perplexity", "ids", n_windows * window, options.quiet);
     for (size_t w = 0; ok && w < n_windows; w++) {
         for (uint32_t i = 0; i < window; i++)
             ids[i] = (int32_t)text->ids[w * window + i];
         ids[0] = bos >= 0 ? bos : ids[0];
-        ok = eval_run(eval, ids, window, window / 2, count_row, counting, err);
+        ok = (counting->saved == NULL || logits_writer_ids(counting->saved, ids, err)) &&
+             eval_run(eval, ids, window, window / 2, count_rows, counting, err);
         progress_add(&progress, window);
     }
     progress_finish(&progress);
     free(ids);
     return ok;
+}
+
+static bool run_text(struct eval *eval, const struct token_list *text, int32_t bos,
+                     size_t n_windows, struct counting *counting, struct err *err)
+{
+    struct logits_writer writer;
+    const struct logits_shape shape = {
+        .vocab_size = eval->vocab_size,
+        .window = options.window,
+        .first = options.window / 2,
+        .n_windows = (uint32_t)n_windows,
+    };
+    *counting = (struct counting){
+        .n_ids = options.window,
+        .vocab_size = eval->vocab_size,
+        .vec = kernel_best()->vec,
+        .saved = options.save != NULL ? &writer : NULL,
+    };
+    if (options.save != NULL && !logits_writer_open(&writer, options.save, &shape, err))
+        return false;
+    const bool ok = run_windows(eval, text, bos, n_windows, counting, err);
+    if (options.save == NULL)
+        return ok;
+    if (ok)
+        return logits_writer_close(&writer, err);
+    logits_writer_abandon(&writer);
+    return false;
 }
 
 static bool print_result(const struct counting *counting, size_t n_windows, struct err *err)
@@ -131,7 +162,7 @@ static bool print_result(const struct counting *counting, size_t n_windows, stru
 static bool evaluate(const char *model, const char *path, struct err *err)
 {
     struct token_list text;
-    struct counting counting = { 0 };
+    struct counting counting;
     int32_t bos;
     struct eval *eval = xcalloc(1, sizeof(*eval));
     token_list_init(&text, TOKENIZER_TEXT_BYTES_CAP + 64);
@@ -140,9 +171,12 @@ static bool evaluate(const char *model, const char *path, struct err *err)
         ok = err_set(err, ERR_ARGUMENT, "%s has %zu ids: less than a window of %u", path,
                      text.n_ids, options.window);
     }
+    size_t n_windows = text.n_ids / options.window;
+    if (options.windows != 0 && options.windows < n_windows)
+        n_windows = options.windows;
     ok = ok && eval_open(eval, model, &shared, options.window, err) &&
-         run_windows(eval, &text, bos, &counting, err) &&
-         print_result(&counting, text.n_ids / options.window, err);
+         run_text(eval, &text, bos, n_windows, &counting, err) &&
+         print_result(&counting, n_windows, err);
     eval_close(eval);
     free(eval);
     token_list_release(&text);
@@ -167,7 +201,8 @@ const struct command command_eval_perplexity = {
         "Windows of the text are run each from an empty cache, BOS first where the model has\n"
         "one; the second half of each is counted, as llama-perplexity does. The last line ends\n"
         "with the figure.\n\n"
-        "  cascadia eval perplexity model.gguf text.txt\n",
+        "  cascadia eval perplexity model.gguf text.txt\n"
+        "  cascadia eval perplexity model.gguf text.txt --quantization f32 --save reference\n",
     .run = perplexity_run,
     .options = perplexity_tables,
 };

@@ -13,11 +13,6 @@
 #define EVAL_ROWS 128u
 
 static const struct option_row rows[] = {
-    OPTION_TEXT(struct eval_options, quantization, "quantization", "FORMAT",
-                "int4, int4-asym, int8, f16, bf16 or f32: what a float model becomes; of a shard, "
-                "what it must be"),
-    OPTION_U32(struct eval_options, group_size, "group-size", "32|64|128", 32, 128,
-               "values that share a scale"),
     OPTION_U32(struct eval_options, stages, "stages", "N", 1, EVAL_STAGES_CAP,
                "cut the layers into N even stages; the result is the same"),
     OPTION_END,
@@ -25,18 +20,16 @@ static const struct option_row rows[] = {
 
 void eval_tables(struct option_table tables[EVAL_TABLES], struct eval_options *options)
 {
-    *options = (struct eval_options){ .group_size = 32, .stages = 1 };
-    tables[0] = (struct option_table){ "the model", rows, options };
+    *options = (struct eval_options){ .stages = 1 };
+    tables[0] = (struct option_table){ "the model", model_path_rows, &options->source };
     tables[1] = (struct option_table){ "computing", engine_choice_compute_rows, &options->engine };
+    tables[2] = (struct option_table){ .rows = rows, .target = options };
 }
 
 static char *find_shard(const char *model, const struct eval_options *options, struct err *err)
 {
-    const struct model_path_options path = {
-        .quantization = options->quantization,
-        .group_size = options->group_size,
-        .threads = options->engine.threads,
-    };
+    struct model_path_options path = options->source;
+    path.threads = options->engine.threads;
     return model_path_shard(model, &path, err);
 }
 
@@ -161,10 +154,8 @@ bool eval_run(struct eval *eval, const int32_t *ids, uint32_t n_ids, uint32_t fi
         if (out == NULL)
             return false;
         const uint32_t position = from + eval->input.n_rows - out->n_logits;
-        for (uint32_t i = 0; i < out->n_logits; i++) {
-            if (!sink(context, position + i, out->values + (size_t)i * eval->vocab_size, err))
-                return false;
-        }
+        if (out->n_logits > 0 && !sink(context, position, out->n_logits, out->values, err))
+            return false;
     }
     return true;
 }

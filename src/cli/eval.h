@@ -6,6 +6,7 @@
 #include "base/err.h"
 #include "base/option.h"
 #include "cli/engine_choice.h"
+#include "cli/model_path.h"
 #include "engine/engine.h"
 
 #include <stdbool.h>
@@ -14,12 +15,12 @@
 #define EVAL_STAGES_CAP 64u
 
 struct eval_options {
-    const char *quantization;
-    uint32_t group_size, stages;
+    struct model_path_options source;
+    uint32_t stages;
     struct engine_choice engine; // its context 0: as long as the text
 };
 
-#define EVAL_TABLES 2u // that eval_tables fills
+#define EVAL_TABLES 3u // that eval_tables fills
 
 /* The tables of `options`, which gets its defaults. */
 void eval_tables(struct option_table tables[EVAL_TABLES], struct eval_options *options);
@@ -39,11 +40,13 @@ bool eval_open(struct eval *eval, const char *model, const struct eval_options *
                uint32_t n_positions, struct err *err);
 void eval_close(struct eval *eval); // zeroed values are fine
 
-/* Takes the logits of one position; false and `err` to stop. */
-typedef bool eval_sink(void *context, uint32_t position, const float *logits, struct err *err);
+/* Takes the logits [n_rows][vocab_size] of positions from `position` on; false and `err` to stop.
+ */
+typedef bool eval_sink(void *context, uint32_t position, uint32_t n_rows, const float *logits,
+                       struct err *err);
 
 /* Runs ids[n_ids] as a text of its own and hands the logits of positions from `first` on to `sink`,
- * in order. ERR_ARGUMENT: an id that is not one, or more ids than the context. */
+ * some at a time, in order. ERR_ARGUMENT: an id that is not one, or more ids than the context. */
 bool eval_run(struct eval *eval, const int32_t *ids, uint32_t n_ids, uint32_t first,
               eval_sink *sink, void *context, struct err *err);
 

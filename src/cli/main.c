@@ -15,7 +15,7 @@
 extern const struct command command_run, command_worker;
 extern const struct command command_shard, command_shard_verify;
 extern const struct command command_tokenize, command_detokenize, command_template;
-extern const struct command command_eval_logits, command_eval_perplexity;
+extern const struct command command_eval_logits, command_eval_perplexity, command_eval_divergence;
 extern const struct command command_bench, command_engines, command_help;
 
 const struct command *const commands[] = {
@@ -28,6 +28,7 @@ const struct command *const commands[] = {
     &command_template,
     &command_eval_logits,
     &command_eval_perplexity,
+    &command_eval_divergence,
     &command_bench,
     &command_engines,
     &command_help,

@@ -34,6 +34,10 @@ refused() { # STATUS WORDS COMMAND...
     [[ $? == "$expected" ]] && grep -q "$words" "$work/log" || { cat "$work/log"; return 1; }
 }
 
+divergence_of() { # REFERENCE
+    "$program" eval divergence "$model" "$1" --quiet >"$work/log" 2>&1
+}
+
 printf '[' >"$work/ids.json"
 for i in $(seq 140); do printf '%d, ' $((i * 37 % 272)); done >>"$work/ids.json"
 printf '7]' >>"$work/ids.json"
@@ -64,4 +68,50 @@ check "an element that is none" refused 2 "element 1" logits no.npy
 echo '{}' >"$work/ids.json"
 check "not an array" refused 2 "not an array" logits no.npy
 check "nothing was written" test ! -e "$work/no.npy"
+
+# Perplexity and divergence, on a vocabulary of a few letters.
+mkdir "$work/model"
+cp "$model/config.json" "$model/model.safetensors" "$work/model"
+cat >"$work/model/tokenizer.json" <<'JSON'
+{"model": {"type": "BPE", "vocab": {"a": 0, "b": 1, "ab": 2, "c": 3, "d": 4}, "merges": ["a b"]},
+ "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false}, "decoder": {"type": "ByteLevel"}}
+JSON
+for i in $(seq 300); do printf '%s' "abacdabdc" | tail -c $((1 + i % 8)); done >"$work/text"
+
+perplexity() { # OPTIONS...
+    "$program" eval perplexity "$work/model" "$work/text" --window 32 --quiet "$@" >"$work/out" 2>"$work/log"
+}
+divergence() { # OPTIONS...
+    "$program" eval divergence "$work/model" "$work/reference" --quiet "$@" >"$work/out" 2>"$work/log"
+}
+figure() { # EXPRESSION-OVER-r: of the JSON in out
+    python3 -c "import json, sys; r = json.load(open('$work/out')); sys.exit(not ($1))" || { cat "$work/out"; return 1; }
+}
+
+check "the reference" perplexity --quantization f32 --save "$work/reference"
+wanted=$(awk 'END { print $2 }' "$work/out")
+check "divergence in words" divergence --quantization f32
+check "says that of the first id" grep -q "^same first  100.000 %" "$work/out"
+check "the model itself" divergence --quantization f32 --json
+check "does not diverge" figure "abs(r['divergence'][0]) < 1e-6 and r['same_top'][0] == 1"
+check "has its perplexity" figure "abs(r['perplexity'][0] / $wanted - 1) < 1e-6 and abs(r['ratio'][0] - 1) < 1e-3"
+counted=$(python3 -c "import json; print(json.load(open('$work/out'))['counted'])")
+check "what is counted" grep -q " $counted counted" <(perplexity --quantization f32; cat "$work/out")
+check "int8" divergence --quantization int8 --json
+cp "$work/out" "$work/int8"
+check "diverges a little" figure "1e-7 < r['divergence'][0] < 0.01 and r['divergence'][0] < r['divergence_99'] <= r['divergence_max']"
+check "stages and threads" divergence --quantization int8 --json --stages 2 --threads 3
+check "do not show" cmp -s "$work/out" "$work/int8"
+check "int4" divergence --quantization int4 --json
+check "diverges more" figure "r['divergence'][0] > 5 * json.load(open('$work/int8'))['divergence'][0]"
+check "fewer windows" divergence --quantization int4 --json --windows 3
+check "count less" figure "r['windows'] == 3 and r['counted'] == 45"
+check "fewer windows are saved" perplexity --quantization f32 --windows 2 --save "$work/short"
+check "... as many" test $(($(stat -c %s "$work/short") - 24)) = $((2 * (32 * 4 + 15 * (8 + 2 * 272))))
+
+check "no such reference" refused 1 "not a file" divergence_of "$work/text"
+head -c 5000 "$work/reference" >"$work/cut"
+check "a reference cut short" refused 1 "5000 bytes" divergence_of "$work/cut"
+cp "$here/../fuzz/corpus/logits_file/two_windows" "$work/small"
+check "a reference of another vocabulary" refused 2 "272 ids, the reference 9" divergence_of "$work/small"
 exit $failed
