@@ -9,7 +9,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 /* The first and last panel or vector of each tensor that is not absurdly wide. */
 static void quantise_some(const struct source *source)
 {
-    struct quantise_settings settings = { QUANT_INT4, 32 };
+    struct quantise_settings settings = { .format = QUANT_INT4, .group_size = 32 };
     for (uint32_t i = 0; i < source->n_tensors && i < 64; i++) {
         const struct source_tensor *tensor = &source->tensors[i];
         struct quantise_job job;

@@ -17,6 +17,10 @@ const struct option_row engine_choice_compute_rows[] = {
     OPTION_CHOICE(
         struct engine_choice, kv_type, "kv-type", "f16|q8|f32",
         "of keys and values: f16, int8, f32; else f32 with float weights, f16 with others"),
+    OPTION_CHOICE(struct engine_choice, activation, "activation-group", ENGINE_ACTIVATION_NAMES,
+                  "values of an activation that share a scale when it is rounded to int8 for "
+                  "quantised weights: as many as of the weight, so many, a row; none: it is not "
+                  "rounded, slow; else 128"),
     OPTION_END,
 };
 
@@ -38,6 +42,7 @@ void engine_choice_take(const struct engine_choice *choice, struct engine_option
     options->device = choice->device;
     options->isa = choice->isa;
     options->kv_type = engine_kv_type_named(choice->kv_type);
+    options->activation = engine_activation_named(choice->activation);
     options->ctx_size = choice->ctx_size;
     options->threads = choice->threads;
     options->max_sequences = choice->max_sequences;

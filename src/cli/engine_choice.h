@@ -13,7 +13,7 @@
 
 struct engine_choice {
     const char *engine, *device;
-    const char *isa, *kv_type;
+    const char *isa, *kv_type, *activation;
     uint32_t ctx_size, threads, max_sequences;
     uint64_t kv_memory;
 };

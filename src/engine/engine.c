@@ -19,6 +19,22 @@ enum engine_kv_type engine_kv_type_named(const char *name)
                                      : ENGINE_KV_F32;
 }
 
+enum engine_activation engine_activation_named(const char *name)
+{
+    static const char *const names[] = {
+        [ENGINE_ACTIVATION_WEIGHT] = "weight", [ENGINE_ACTIVATION_32] = "32",
+        [ENGINE_ACTIVATION_64] = "64",         [ENGINE_ACTIVATION_128] = "128",
+        [ENGINE_ACTIVATION_ROW] = "row",       [ENGINE_ACTIVATION_NONE] = "none",
+    };
+    for (size_t i = ENGINE_ACTIVATION_WEIGHT; name != NULL && i < sizeof(names) / sizeof(names[0]);
+         i++) {
+        if (strcmp(name, names[i]) == 0)
+            return (enum engine_activation)i;
+    }
+    must(name == NULL);
+    return ENGINE_ACTIVATION_DEFAULT;
+}
+
 static bool has_device(const struct engine_ops *ops, const char *device)
 {
     for (size_t i = 0; ops->devices[i] != NULL; i++) {

@@ -20,6 +20,17 @@ enum engine_rewind {
 
 enum engine_kv_type { ENGINE_KV_DEFAULT, ENGINE_KV_F16, ENGINE_KV_F32, ENGINE_KV_Q8 };
 
+/* How activations are rounded before they meet quantised weights. */
+enum engine_activation {
+    ENGINE_ACTIVATION_DEFAULT, // the model's
+    ENGINE_ACTIVATION_WEIGHT,  // to int8 in the groups of the weights
+    ENGINE_ACTIVATION_32,      // to int8 in groups of so many
+    ENGINE_ACTIVATION_64,
+    ENGINE_ACTIVATION_128,
+    ENGINE_ACTIVATION_ROW,  // to int8, one scale a row
+    ENGINE_ACTIVATION_NONE, // not at all
+};
+
 struct engine_options {
     const char *model;               // shard directory; "mock-model" for the mock
     const char *engine;              // "native", "mock"
@@ -31,6 +42,7 @@ struct engine_options {
     uint32_t max_sequences;          // slots; 0: 16
     uint32_t threads;                // 0: one a processor
     enum engine_kv_type kv_type;     // default: f32 with float weights, else f16
+    enum engine_activation activation;
     const char
         *record_dir; // where to remember which content was checked; NULL: checks at each open
     const char *isa; // NULL: the best there is; "scalar", "avx2", "avx512"
@@ -48,8 +60,8 @@ struct engine_info {
     enum engine_rewind rewind;
     uint32_t n_checkpoints;
     uint64_t model_hash;    // what the weights are: equal on all stages
-    uint64_t settings_hash; // what changes arithmetic: format, KV type, ctx_size where rope depends
-                            // on it
+    uint64_t settings_hash; // what changes arithmetic: format, KV type, activations, ctx_size where
+                            // rope depends on it
 };
 
 struct engine {
@@ -90,6 +102,10 @@ extern const struct engine_ops engine_mock;
 
 /* "f16", "q8" or "f32", the choices of an option; NULL: ENGINE_KV_DEFAULT. */
 enum engine_kv_type engine_kv_type_named(const char *name);
+
+/* The choices of an option; NULL: ENGINE_ACTIVATION_DEFAULT. */
+#define ENGINE_ACTIVATION_NAMES "weight|32|64|128|row|none"
+enum engine_activation engine_activation_named(const char *name);
 
 /* The one that options->engine and options->device name (NULL: the first). ERR_NOT_FOUND lists what
  * there is: a command asks before it prepares a model. */

@@ -59,6 +59,15 @@ static bool native_open(struct engine *engine, const struct engine_options *opti
         [ENGINE_KV_F32] = MODEL_KV_F32,
         [ENGINE_KV_Q8] = MODEL_KV_Q8,
     };
+    static const enum model_activation activations[] = {
+        [ENGINE_ACTIVATION_DEFAULT] = MODEL_ACTIVATION_DEFAULT,
+        [ENGINE_ACTIVATION_WEIGHT] = MODEL_ACTIVATION_WEIGHT,
+        [ENGINE_ACTIVATION_32] = MODEL_ACTIVATION_G32,
+        [ENGINE_ACTIVATION_64] = MODEL_ACTIVATION_G64,
+        [ENGINE_ACTIVATION_128] = MODEL_ACTIVATION_G128,
+        [ENGINE_ACTIVATION_ROW] = MODEL_ACTIVATION_ROW,
+        [ENGINE_ACTIVATION_NONE] = MODEL_ACTIVATION_NONE,
+    };
     struct model_options model_options = {
         .layer_first = options->layer_first,
         .layer_end = options->layer_end,
@@ -69,6 +78,7 @@ static bool native_open(struct engine *engine, const struct engine_options *opti
         .max_sequences = options->max_sequences,
         .threads = options->threads,
         .kv = kv_types[options->kv_type],
+        .activation = activations[options->activation],
         .record_dir = options->record_dir,
     };
     if (options->model == NULL)

@@ -67,6 +67,26 @@ bool block_vector(const struct block_parts *parts, uint32_t layer, enum tensor_r
     return true;
 }
 
+void block_pack_for(const struct block_parts *parts, const struct matrix *matrix,
+                    struct block_packing *packing)
+{
+    static const enum activation_mode modes[] = {
+        [MODEL_ACTIVATION_G32] = ACTIVATION_G32,   [MODEL_ACTIVATION_G64] = ACTIVATION_G64,
+        [MODEL_ACTIVATION_G128] = ACTIVATION_G128, [MODEL_ACTIVATION_ROW] = ACTIVATION_ROW,
+        [MODEL_ACTIVATION_NONE] = ACTIVATION_NONE,
+    };
+    if (quant_formats[matrix->format]->is_float)
+        return;
+    enum activation_mode mode = modes[parts->activation];
+    if (parts->activation == MODEL_ACTIVATION_WEIGHT)
+        mode = matrix->group == 32   ? ACTIVATION_G32
+               : matrix->group == 64 ? ACTIVATION_G64
+                                     : ACTIVATION_G128;
+    if (!packing->is_quantised || mode < packing->mode) // finer groups come first
+        packing->mode = mode;
+    packing->is_quantised = true;
+}
+
 struct packing {
     struct step *step;
     const struct pack_job *job;
@@ -101,8 +121,8 @@ void step_pack(struct step *step, uint32_t n_rows, const struct pack_job *job,
                         .x_stride = job->width,
                         .rows = n_rows,
                         .cols = job->width,
-                        .mode = ACTIVATION_G128,
-                        .quantised = job->is_quantised,
+                        .mode = job->packing.mode,
+                        .quantised = job->packing.is_quantised,
                     });
     struct packing packing = { step, job, out };
     team_for(step->team, out->n_tiles, 1, pack_tiles, &packing);

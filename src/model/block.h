@@ -16,6 +16,7 @@
 #include "model/config.h"
 #include "model/family.h"
 #include "model/kv_cache.h"
+#include "model/model.h"
 #include "model/rope.h"
 #include "model/workspace.h"
 #include "weights/weights.h"
@@ -24,6 +25,12 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* How the rows of one product are packed. */
+struct block_packing {
+    bool is_quantised; // a matrix that reads them has a block format
+    enum activation_mode mode;
+};
+
 /* What blocks are built from. */
 struct block_parts {
     const struct model_config *config;
@@ -31,7 +38,8 @@ struct block_parts {
     const struct rope_table *ropes; // [LAYER_KIND_COUNT]
     struct workspace *ws;
     struct arena *arena;
-    uint32_t layer_first; // of the stage
+    uint32_t layer_first;             // of the stage
+    enum model_activation activation; // not the default
 };
 
 /* What one step hands to every block. */
@@ -50,11 +58,11 @@ struct step {
 
 struct block {
     const struct block_ops *ops;
-    uint32_t layer;          // of the whole model
-    bool is_last_reader;     // behind it no row needs another: it narrows the step
-    const float *norm;       // [hidden] weight of the norm before it
-    bool is_input_quantised; // a matrix that reads the normed rows has a block format
-    void *state;             // the implementation's, in the arena
+    uint32_t layer;             // of the whole model
+    bool is_last_reader;        // behind it no row needs another: it narrows the step
+    const float *norm;          // [hidden] weight of the norm before it
+    struct block_packing input; // of the normed rows
+    void *state;                // the implementation's, in the arena
 };
 
 struct block_ops {
@@ -78,10 +86,9 @@ bool block_matrix(const struct block_parts *parts, uint32_t layer, enum tensor_r
 bool block_vector(const struct block_parts *parts, uint32_t layer, enum tensor_role role,
                   const float **out, struct err *err);
 
-static inline bool block_is_quantised(const struct matrix *matrix)
-{
-    return !quant_formats[matrix->format]->is_float;
-}
+/* `packing` (zeroed at first) is that of one more matrix of the product. */
+void block_pack_for(const struct block_parts *parts, const struct matrix *matrix,
+                    struct block_packing *packing);
 
 /* Norms rows of x[n_rows][width] into `normed` with `weight` (NULL: takes x as it is) and packs
  * them into `out`, whose memory is given. Sets step->is_lost. */
@@ -91,7 +98,7 @@ struct pack_job {
     const float *weight;
     float epsilon;
     float *normed;
-    bool is_quantised;
+    struct block_packing packing;
     void *memory;
 };
 void step_pack(struct step *step, uint32_t n_rows, const struct pack_job *job,

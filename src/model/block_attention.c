@@ -21,7 +21,7 @@ struct attention {
     uint32_t n_heads, n_kv_heads, head_dim;
     uint32_t window; // 0: all
     float scale, epsilon;
-    bool is_output_quantised;
+    struct block_packing output_packing;
 };
 
 /* ---- open ---- */
@@ -62,11 +62,11 @@ static bool open_products(struct attention *attention, struct block *block,
             .out = outs[i],
             .out_stride = matrix.rows,
         };
-        block->is_input_quantised = block->is_input_quantised || block_is_quantised(&matrix);
+        block_pack_for(parts, &matrix, &block->input);
     }
     if (!block_matrix(parts, block->layer, TENSOR_O, &matrix, err))
         return false;
-    attention->is_output_quantised = block_is_quantised(&matrix);
+    block_pack_for(parts, &matrix, &attention->output_packing);
     attention->output = (struct matmul){ .activation = &ws->inner, .n_parts = 1 };
     attention->output.parts[0] = (struct matmul_part){
         .weights = matrix,
@@ -294,7 +294,7 @@ static void attention_step(const struct block *block, struct step *step)
               &(struct pack_job){
                   .x = ws->attended,
                   .width = attention->n_heads * attention->head_dim,
-                  .is_quantised = attention->is_output_quantised,
+                  .packing = attention->output_packing,
                   .memory = ws->inner_memory,
               },
               &ws->inner);

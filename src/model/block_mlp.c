@@ -11,7 +11,7 @@ struct mlp {
     struct matmul input; // gate and up
     struct matmul down;
     bool is_apart;
-    bool is_down_quantised;
+    struct block_packing inner_packing;
     uint32_t intermediate;
 };
 
@@ -67,9 +67,10 @@ static bool mlp_open(struct block *block, const struct block_parts *parts, struc
         .out = ws->hidden,
         .out_stride = parts->config->hidden,
     };
-    block->is_input_quantised =
-        block_is_quantised(&first) || (mlp->is_apart && block_is_quantised(&up));
-    mlp->is_down_quantised = block_is_quantised(&down);
+    block_pack_for(parts, &first, &block->input);
+    if (mlp->is_apart)
+        block_pack_for(parts, &up, &block->input);
+    block_pack_for(parts, &down, &mlp->inner_packing);
     block->state = mlp;
     return true;
 }
@@ -102,7 +103,7 @@ static void mlp_step(const struct block *block, struct step *step)
               &(struct pack_job){
                   .x = ws->gate,
                   .width = mlp->intermediate,
-                  .is_quantised = mlp->is_down_quantised,
+                  .packing = mlp->inner_packing,
                   .memory = ws->inner_memory,
               },
               &ws->inner);

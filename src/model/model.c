@@ -38,6 +38,8 @@ struct model {
     struct matrix embedding; // first stage
     const float *final_norm; // last stage
     struct matmul head;
+    struct block_packing head_packing;
+    enum model_activation activation;
     uint32_t max_rows;
     struct kv_row *rows; // [max_rows] of the batch at hand
     uint32_t *wanted;    // [max_rows] those that want logits
@@ -146,6 +148,7 @@ static void hash_model(struct model *model)
         MODEL_NUMERICS_VERSION,
         manifest->settings_hash,
         (uint64_t)model->kv.shape.type,
+        (uint64_t)model->activation,
         model_config_rope_depends_on_context(&model->config) ? model->info.ctx_size : 0,
     };
     model->info.settings_hash = hash_values(settings, sizeof(settings) / sizeof(settings[0]));
@@ -235,6 +238,7 @@ static bool open_ends(struct model *model, const struct block_parts *parts, stru
     if (!block_vector(parts, TENSOR_NO_LAYER, TENSOR_FINAL_NORM, &model->final_norm, err) ||
         !block_matrix(parts, TENSOR_NO_LAYER, role, &head, err))
         return false;
+    block_pack_for(parts, &head, &model->head_packing);
     model->head = (struct matmul){ .activation = &model->ws.input, .n_parts = 1 };
     model->head.parts[0] = (struct matmul_part){
         .weights = head,
@@ -248,6 +252,8 @@ static bool open_all(struct model *model, const char *directory,
                      const struct model_options *options, struct err *err)
 {
     model->kernel = options->kernel != NULL ? options->kernel : kernel_best();
+    model->activation = options->activation != MODEL_ACTIVATION_DEFAULT ? options->activation
+                                                                        : MODEL_ACTIVATION_G128;
     if (!model_config_read(&model->config, directory, err) || !choose_range(model, options, err) ||
         !open_weights(model, directory, options->record_dir, err))
         return false;
@@ -262,6 +268,7 @@ static bool open_all(struct model *model, const char *directory,
         .ws = &model->ws,
         .arena = &model->arena,
         .layer_first = model->info.layer_first,
+        .activation = model->activation,
     };
     if (!open_blocks(model, &parts, err) || !open_ends(model, &parts, err))
         return err_wrap(err, "%s", directory);
@@ -338,7 +345,7 @@ static bool run_layers(struct model *model, struct step *step, struct err *err)
                       .weight = block->norm,
                       .epsilon = model->config.norm_eps,
                       .normed = ws->normed,
-                      .is_quantised = block->is_input_quantised,
+                      .packing = block->input,
                       .memory = ws->input_memory,
                   },
                   &ws->input);
@@ -366,7 +373,7 @@ static bool run_head(struct model *model, struct step *step, float *out, struct 
                   .weight = model->final_norm,
                   .epsilon = config->norm_eps,
                   .normed = ws->normed,
-                  .is_quantised = block_is_quantised(&model->head.parts[0].weights),
+                  .packing = model->head_packing,
                   .memory = ws->input_memory,
               },
               &ws->input);

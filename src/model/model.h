@@ -18,14 +18,26 @@ struct model;
 
 enum model_kv { MODEL_KV_DEFAULT, MODEL_KV_F16, MODEL_KV_F32, MODEL_KV_Q8 };
 
+/* How activations are rounded before they meet quantised weights (numerics rule 1). */
+enum model_activation {
+    MODEL_ACTIVATION_DEFAULT, // MODEL_ACTIVATION_G128
+    MODEL_ACTIVATION_WEIGHT,  // in the groups of the weights they meet, the finest of a product's
+    MODEL_ACTIVATION_G32,
+    MODEL_ACTIVATION_G64,
+    MODEL_ACTIVATION_G128,
+    MODEL_ACTIVATION_ROW,
+    MODEL_ACTIVATION_NONE, // not at all
+};
+
 struct model_options {
     uint32_t layer_first, layer_end; // layer_end 0: to the last
     uint32_t ctx_size;               // 0: the configuration's, at most ctx_size_cap
     uint32_t ctx_size_cap;
     uint64_t kv_memory_bytes; // 0: kv_cache's default
     uint32_t max_rows, max_sequences;
-    uint32_t threads;            // 0: one a processor
-    enum model_kv kv;            // default: f32 with float weights, else f16
+    uint32_t threads; // 0: one a processor
+    enum model_kv kv; // default: f32 with float weights, else f16
+    enum model_activation activation;
     const struct kernel *kernel; // NULL: the best one
     const char *record_dir;      // see weights_options
 };

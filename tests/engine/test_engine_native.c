@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "helpers/engine_suite.h"
 #include "helpers/golden.h"
+#include "helpers/model_files.h"
 #include "weights/safetensors.h"
 
 #define LLAMA SOURCE_DIR "/tests/golden/llama"
@@ -164,10 +165,76 @@ static void test_hashes(void **state)
     assert_true(plain.settings_hash == open_info(&options).settings_hash);
     options.kv_type = ENGINE_KV_F32;
     assert_true(plain.settings_hash != open_info(&options).settings_hash);
+    options.kv_type = ENGINE_KV_DEFAULT;
+    options.activation = ENGINE_ACTIVATION_128;
+    assert_true(plain.settings_hash == open_info(&options).settings_hash);
+    uint64_t hashes[ENGINE_ACTIVATION_NONE + 1];
+    for (int i = ENGINE_ACTIVATION_WEIGHT; i <= ENGINE_ACTIVATION_NONE; i++) {
+        options.activation = (enum engine_activation)i;
+        hashes[i] = open_info(&options).settings_hash;
+        for (int j = ENGINE_ACTIVATION_WEIGHT; j < i; j++)
+            assert_true(hashes[i] != hashes[j]);
+    }
     export_to(LLAMA, "int8", shard);
     options = (struct engine_options){ .model = shard, .engine = "native", .threads = 1 };
     assert_true(plain.settings_hash != open_info(&options).settings_hash);
     free(shard);
+    golden_remove_directory(directory);
+}
+
+enum { ROWS = 20, VOCABULARY = 70, LOGITS = ROWS * VOCABULARY };
+
+/* Logits of some rows of a shard of the small model. */
+static void run_shard(const char *shard, enum engine_activation activation,
+                      enum engine_kv_type kv_type, float *logits)
+{
+    const struct engine_options options = {
+        .model = shard,
+        .engine = "native",
+        .ctx_size = 64,
+        .threads = 2,
+        .kv_type = kv_type,
+        .activation = activation,
+    };
+    int32_t ids[ROWS];
+    struct engine_chain chain;
+    struct err err = { 0 };
+    for (int32_t i = 0; i < ROWS; i++)
+        ids[i] = i * 11 % VOCABULARY;
+    if (!engine_chain_open(&chain, &options, NULL, 0, &err))
+        fail_msg("%s", err.text);
+    const struct batch *out = engine_chain_run(&chain, 0, ids, 0, ROWS, &err);
+    assert_non_null(out);
+    memcpy(logits, out->values, sizeof(float) * LOGITS);
+    engine_chain_close(&chain);
+}
+
+/* Float weights know no mode; the groups of weights are the finest of what is multiplied together.
+ */
+static void test_activation_groups(void **state)
+{
+    static float plain[LOGITS], other[LOGITS];
+    (void)state;
+    char *directory = golden_make_directory();
+    char *gguf = path_join(directory, "model.gguf"), *shard = path_join(directory, "shard");
+    const struct small_model model = { .seed = 21, .gguf_type = 3 };
+    small_model_write_gguf(&model, gguf);
+    export_to(gguf, "f32", shard);
+    run_shard(shard, ENGINE_ACTIVATION_DEFAULT, ENGINE_KV_DEFAULT, plain);
+    for (int i = ENGINE_ACTIVATION_WEIGHT; i <= ENGINE_ACTIVATION_NONE; i++) {
+        run_shard(shard, (enum engine_activation)i, ENGINE_KV_DEFAULT, other);
+        assert_memory_equal(other, plain, sizeof(plain));
+    }
+    export_to(gguf, "int4", shard); // groups of 32
+    run_shard(shard, ENGINE_ACTIVATION_WEIGHT, ENGINE_KV_DEFAULT, plain);
+    run_shard(shard, ENGINE_ACTIVATION_32, ENGINE_KV_DEFAULT, other);
+    assert_memory_equal(other, plain, sizeof(plain));
+    for (int i = ENGINE_ACTIVATION_64; i <= ENGINE_ACTIVATION_NONE; i++) {
+        run_shard(shard, (enum engine_activation)i, ENGINE_KV_DEFAULT, other);
+        assert_memory_not_equal(other, plain, sizeof(plain));
+    }
+    free(shard);
+    free(gguf);
     golden_remove_directory(directory);
 }
 
@@ -213,6 +280,7 @@ int main(void)
         cmocka_unit_test(test_values_not_finite),
         cmocka_unit_test(test_what_cannot_be_opened),
         cmocka_unit_test(test_hashes),
+        cmocka_unit_test(test_activation_groups),
         cmocka_unit_test(test_hash_of_dynamic_rotation),
     };
     char *directory = golden_make_directory();

@@ -1,8 +1,8 @@
 /* The parity laws that hold inside one process: whatever instruction set, number of threads, cut
  * into stages or chunks, and company in a batch, the logits of a row have the same bits. Families,
- * weight formats and KV types are walked; what the CPU lacks is printed. The hashes are pinned so
- * that other machines, compilers and C libraries prove them too: a change of one is a change of
- * arithmetic and raises the numerics version (docs/numerics.md). */
+ * weight formats, KV types and activation groups are walked; what the CPU lacks is printed. The
+ * hashes are pinned so that other machines, compilers and C libraries prove them too: a change of
+ * one is a change of arithmetic and raises the numerics version (docs/numerics.md). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -27,15 +27,21 @@ struct subject {
     const char *model, *format;
     enum engine_kv_type kv_type;
     const char *pin; // XXH3 of the logits
+    enum engine_activation activation;
 };
 
 static const struct subject subjects[] = {
-    { "llama", "f32", ENGINE_KV_DEFAULT, "3e8c95bc86fc37c6" },
-    { "llama", "int8", ENGINE_KV_DEFAULT, "d06d38559170693a" },
-    { "qwen2", "int4-asym", ENGINE_KV_F32, "c86d9036d424fc9a" },
-    { "qwen3", "bf16", ENGINE_KV_F16, "42b4f1c39b10251a" },
-    { "mistral", "f16", ENGINE_KV_DEFAULT, "22e6ce920840770f" },
-    { "mistral", "int4", ENGINE_KV_DEFAULT, "3684340b03d9c590" },
+    { "llama", "f32", ENGINE_KV_DEFAULT, "3e8c95bc86fc37c6", ENGINE_ACTIVATION_DEFAULT },
+    { "llama", "int8", ENGINE_KV_DEFAULT, "d06d38559170693a", ENGINE_ACTIVATION_DEFAULT },
+    { "qwen2", "int4-asym", ENGINE_KV_F32, "c86d9036d424fc9a", ENGINE_ACTIVATION_DEFAULT },
+    { "qwen3", "bf16", ENGINE_KV_F16, "42b4f1c39b10251a", ENGINE_ACTIVATION_DEFAULT },
+    { "mistral", "f16", ENGINE_KV_DEFAULT, "22e6ce920840770f", ENGINE_ACTIVATION_DEFAULT },
+    { "mistral", "int4", ENGINE_KV_DEFAULT, "3684340b03d9c590", ENGINE_ACTIVATION_DEFAULT },
+    { "llama", "int4", ENGINE_KV_DEFAULT, "40e8931a31a85103", ENGINE_ACTIVATION_32 },
+    { "llama", "int4", ENGINE_KV_DEFAULT, "40e8931a31a85103", ENGINE_ACTIVATION_WEIGHT },
+    { "qwen2", "int4-asym", ENGINE_KV_DEFAULT, "886a12ed8bcc5078", ENGINE_ACTIVATION_64 },
+    { "mistral", "int8", ENGINE_KV_DEFAULT, "6f3fa5f436e2a457", ENGINE_ACTIVATION_ROW },
+    { "qwen3", "int4", ENGINE_KV_DEFAULT, "b6f968ce3e0535a1", ENGINE_ACTIVATION_NONE },
 };
 #define N_SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
 
@@ -52,6 +58,7 @@ static struct engine_options options_of(size_t subject, const char *isa, uint32_
         .isa = isa,
         .threads = threads,
         .kv_type = subjects[subject].kv_type,
+        .activation = subjects[subject].activation,
     };
 }
 

@@ -288,7 +288,7 @@ static void test_the_same_bytes_every_time(void **state)
         struct source source;
         struct export_report report;
         struct export_options options = {
-            .quantise = { QUANT_INT4, 32 },
+            .quantise = { .format = QUANT_INT4, .group_size = 32 },
             .stage = EXPORT_ALL_STAGES,
             .threads = threads,
             .quiet = true,
@@ -337,7 +337,7 @@ static void test_targets(void **state)
     assert_non_null(strstr(err.text, "--force"));
     struct source source;
     struct export_options options = {
-        .quantise = { QUANT_F32, 32 },
+        .quantise = { .format = QUANT_F32, .group_size = 32 },
         .stage = EXPORT_ALL_STAGES,
         .quiet = true,
         .force = true,
