@@ -34,11 +34,16 @@ struct bar_result {
     struct bar_case cases[BAR_CASES_CAP];
 };
 
+/* Machines with VNNI and those without have bars of their own; some hold for both. */
+enum bar_stated_for { BAR_FOR_ALL, BAR_FOR_VNNI, BAR_FOR_AVX2 };
+
 struct bar {
     const char *id;   // "K1"
     const char *what; // "GEMV int4 g32, 1 thread: GB/s over a paired read"
     double must, stretch;
     bool is_time; // less is better
+    enum bar_stated_for stated_for;
+    bool is_replaced; // by another bar where it is not stated for the machine: not listed there
     /* False with an err when it could not be measured at all (memory), or when the kernel's result
      * is not that of the scalar rung. Not being measurable here is a state of the result. */
     bool (*measure)(const struct bar *bar, struct bench *bench, struct bar_result *result,
@@ -53,8 +58,12 @@ extern const uint32_t n_bars;
 /* "stretch", "pass", "miss", or why it was not measured: "not on this CPU", "not built". */
 const char *bar_verdict(const struct bar *bar, const struct bar_result *result);
 
-/* The worst case becomes the figure. */
-void bar_settle(const struct bar *bar, struct bar_result *result);
+/* False for a bar that says nothing about the rung under test because another one does. */
+bool bar_is_listed(const struct bar *bar, const struct kernel *kernel);
+
+/* bar->measure, if the bar is stated for the rung under test; the worst case becomes the figure. */
+bool bar_measure(const struct bar *bar, struct bench *bench, struct bar_result *result,
+                 struct err *err);
 
 /* True when `list`, ids with commas between them, names the bar; "K" names all that begin so. */
 bool bar_is_named(const struct bar *bar, const char *list);

@@ -73,13 +73,12 @@ static bool measure(struct bench *bench, struct buf *out, struct err *err)
     struct bar_result *const result = xcalloc(1, sizeof(*result));
     bool done = true;
     for (uint32_t i = 0, n = 0; done && i < n_bars; i++) {
-        if (chosen.only && !bar_is_named(&bars[i], chosen.only))
+        if (chosen.only ? !bar_is_named(&bars[i], chosen.only)
+                        : !bar_is_listed(&bars[i], bench->options.kernel))
             continue;
-        *result = (struct bar_result){ 0 };
-        done = bars[i].measure(&bars[i], bench, result, err);
+        done = bar_measure(&bars[i], bench, result, err);
         if (!done)
             break;
-        bar_settle(&bars[i], result);
         if (chosen.json && n++)
             buf_add_char(out, ',');
         if (chosen.json) {

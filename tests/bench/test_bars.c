@@ -43,15 +43,53 @@ static void verdicts(void **state)
     assert_string_equal(bar_verdict(&rate, &unbuilt), "not built");
 }
 
+static bool three_cases(const struct bar *bar, struct bench *bench, struct bar_result *result,
+                        struct err *err)
+{
+    (void)bar;
+    (void)bench;
+    (void)err;
+    result->n_cases = 3;
+    result->cases[0].figure = 2;
+    result->cases[1].figure = 1;
+    result->cases[2].figure = 3;
+    return true;
+}
+
 static void the_worst_case_counts(void **state)
 {
-    struct bar_result result = { .n_cases = 3,
-                                 .cases = { { .figure = 2 }, { .figure = 1 }, { .figure = 3 } } };
+    struct bench bench = { .options = { .kernel = kernels[0] } };
+    struct bar bar = { .measure = three_cases };
+    struct bar_result result;
+    struct err err;
     (void)state;
-    bar_settle(&(struct bar){ .is_time = false }, &result);
+    assert_true(bar_measure(&bar, &bench, &result, &err));
     assert_true(result.figure == 1);
-    bar_settle(&(struct bar){ .is_time = true }, &result);
+    bar.is_time = true;
+    assert_true(bar_measure(&bar, &bench, &result, &err));
     assert_true(result.figure == 3);
+}
+
+/* A machine without VNNI is never said to pass a bar that is stated with it. */
+static void bars_are_for_machines(void **state)
+{
+    const struct kernel avx2 = { .name = "avx2" }, avx512 = { .name = "avx512" };
+    struct bench bench = { .options = { .kernel = &avx2 } };
+    struct bar bar = { .measure = three_cases, .stated_for = BAR_FOR_VNNI };
+    struct bar_result result;
+    struct err err;
+    (void)state;
+    assert_true(bar_measure(&bar, &bench, &result, &err));
+    assert_int_equal(result.state, BAR_NOT_HERE);
+    assert_true(bar_is_listed(&bar, &avx2));
+    bar.is_replaced = true;
+    assert_false(bar_is_listed(&bar, &avx2));
+    assert_true(bar_is_listed(&bar, &avx512));
+    bar = (struct bar){ .measure = three_cases, .stated_for = BAR_FOR_AVX2 };
+    assert_true(bar_is_listed(&bar, &avx2));
+    assert_false(bar_is_listed(&bar, &avx512));
+    assert_true(bar_measure(&bar, &bench, &result, &err));
+    assert_int_equal(result.state, BAR_MEASURED);
 }
 
 static void the_table_is_whole(void **state)
@@ -69,9 +107,8 @@ static void the_table_is_whole(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(lists_name_bars),
-        cmocka_unit_test(verdicts),
-        cmocka_unit_test(the_worst_case_counts),
+        cmocka_unit_test(lists_name_bars),       cmocka_unit_test(verdicts),
+        cmocka_unit_test(the_worst_case_counts), cmocka_unit_test(bars_are_for_machines),
         cmocka_unit_test(the_table_is_whole),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
