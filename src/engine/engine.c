@@ -121,6 +121,22 @@ bool engine_open(struct engine *engine, const struct engine_options *options,
     return true;
 }
 
+static uint32_t whole_u32(double value)
+{
+    return value >= (double)UINT32_MAX ? UINT32_MAX : (uint32_t)(value + 0.5);
+}
+
+void engine_info_limits(struct engine_info *info)
+{
+    const struct engine_cost *cost = &info->cost;
+    info->step_read_ns = info->position_read_ps = 0;
+    if (cost->read_bytes_per_s <= 0)
+        return;
+    info->step_read_ns = whole_u32((double)cost->weights_bytes * 1e9 / cost->read_bytes_per_s);
+    info->position_read_ps =
+        whole_u32((double)cost->position_bytes * 1e12 / cost->read_bytes_per_s);
+}
+
 void engine_close(struct engine *engine)
 {
     if (engine->ops != NULL)

@@ -48,6 +48,16 @@ struct engine_options {
     const char *isa; // NULL: the best there is; "scalar", "avx2", "avx512"
 };
 
+/* What a step of this stage costs at least: bytes that it has to read and multiply-adds. All 0 for
+ * engines that do not say. */
+struct engine_cost {
+    uint64_t weights_bytes;  // read by each step, whatever its rows
+    uint64_t position_bytes; // keys and values, a position of a sequence
+    uint64_t row_macs;       // multiply-adds with weights, a row
+    uint64_t logits_macs;    // and as many more where logits are wanted
+    double read_bytes_per_s; // what this machine reads at most, measured at open
+};
+
 /* Filled by open; agreed between stages in the handshake. */
 struct engine_info {
     uint32_t n_layers; // of the whole model
@@ -59,7 +69,12 @@ struct engine_info {
     uint32_t carry; // floats a row that one stage hands to the next
     enum engine_rewind rewind;
     uint32_t n_checkpoints;
-    uint64_t model_hash;    // what the weights are: equal on all stages
+    /* How long reading takes at the limit of the machines, the sum of all stages so far: the least
+     * time of a step with one row a sequence is step_read_ns and, for each position of each
+     * sequence, position_read_ps. 0: some stage does not know. */
+    uint32_t step_read_ns, position_read_ps;
+    struct engine_cost cost; // of this stage alone
+    uint64_t model_hash;     // what the weights are: equal on all stages
     uint64_t settings_hash; // what changes arithmetic: format, KV type, activations, ctx_size where
                             // rope depends on it
 };
@@ -117,6 +132,10 @@ bool engine_find(const struct engine_options *options, const struct engine_ops *
  * zeroed. */
 bool engine_open(struct engine *engine, const struct engine_options *options,
                  struct engine_info *info, struct err *err);
+
+/* Fills step_read_ns and position_read_ps from the cost of this stage. */
+void engine_info_limits(struct engine_info *info);
+
 void engine_close(struct engine *engine); // zeroed values are fine
 
 /* True for the stage that owns layer 0 / the last layer. */

@@ -103,7 +103,15 @@ static bool native_open(struct engine *engine, const struct engine_options *opti
         .rewind = REWIND_ROWS,
         .model_hash = of->model_hash,
         .settings_hash = of->settings_hash,
+        .cost = {
+            .weights_bytes = of->cost.weights_bytes,
+            .position_bytes = of->cost.position_bytes,
+            .row_macs = of->cost.row_macs,
+            .logits_macs = of->cost.logits_macs,
+            .read_bytes_per_s = of->cost.read_bytes_per_s,
+        },
     };
+    engine_info_limits(info);
     struct native *native = xcalloc(1, sizeof(*native));
     *native = (struct native){
         .model = model,

@@ -9,6 +9,7 @@
 
 #include "base/err.h"
 #include "kernel/kernel.h"
+#include "model/model_cost.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -50,6 +51,7 @@ struct model_info {
     uint32_t ctx_size, n_pages;
     uint64_t model_hash;    // what the model is
     uint64_t settings_hash; // what else its numbers depend on
+    struct model_cost cost;
 };
 
 struct model_row {

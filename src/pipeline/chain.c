@@ -192,6 +192,8 @@ static enum chain_change join_last(struct chain *chain, struct greeting *greetin
         return CHAIN_SAME;
     }
     handshake_narrow(&chain->info, &greeting->theirs.info);
+    chain->info.step_read_ns = greeting->theirs.info.step_read_ns; // sums that began here
+    chain->info.position_read_ps = greeting->theirs.info.position_read_ps;
     const struct frame_limits limits = { .kinds = FRAME_TO_HEAD,
                                          .rows_cap = chain->info.max_rows,
                                          .vocab_size = chain->info.vocab_size };

@@ -44,6 +44,8 @@ static const struct field fields[] = {
     FIELD(info.ctx_size, "context", 1, UINT32_MAX, false),
     FIELD(info.rewind, "rewind", REWIND_ROWS, REWIND_CHECKPOINTS, false),
     FIELD(info.n_checkpoints, "checkpoints", 0, UINT32_MAX, false),
+    FIELD(info.step_read_ns, "nanoseconds of reading a step", 0, UINT32_MAX, false),
+    FIELD(info.position_read_ps, "picoseconds of reading a position", 0, UINT32_MAX, false),
     FIELD(head_is_definite, "a definite head", 0, 1, false),
 };
 #define N_FIELDS (sizeof fields / sizeof fields[0])
@@ -233,6 +235,19 @@ void handshake_narrow(struct engine_info *chain, const struct engine_info *stage
         chain->n_checkpoints = stage->n_checkpoints;
     chain->rewind = REWIND_CHECKPOINTS;
     narrow(&chain->n_checkpoints, stage->n_checkpoints);
+}
+
+/* Unknown is unknown in any sum. */
+static void add_read(uint32_t *value, uint32_t other)
+{
+    const uint64_t sum = (uint64_t)*value + other;
+    *value = *value == 0 || other == 0 ? 0 : sum < UINT32_MAX ? (uint32_t)sum : UINT32_MAX;
+}
+
+void handshake_add_reads(struct engine_info *chain, const struct engine_info *before)
+{
+    add_read(&chain->step_read_ns, before->step_read_ns);
+    add_read(&chain->position_read_ps, before->position_read_ps);
 }
 
 void handshake_find_head(const char *listen, const char *peer, char out[ADDRESS_TEXT_CAP])

@@ -59,6 +59,9 @@ bool handshake_check(const struct handshake *dialled, const struct handshake *an
 /* Narrows the capacities of `chain` to what `stage` also has. */
 void handshake_narrow(struct engine_info *chain, const struct engine_info *stage);
 
+/* Adds what the stages before read in a step to what `chain` does. */
+void handshake_add_reads(struct engine_info *chain, const struct engine_info *before);
+
 /* Where the last stage finds the head: the port that the head listens at, on the machine that the
  * first neighbour's link came from (`peer`, "" if that is not known). */
 void handshake_find_head(const char *listen, const char *peer, char out[ADDRESS_TEXT_CAP]);

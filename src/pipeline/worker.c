@@ -153,6 +153,7 @@ static void begin_session(struct worker *worker, struct greeting *greeting)
     struct handshake mine;
     struct err err = { 0 };
     handshake_narrow(&chain, &theirs->info);
+    handshake_add_reads(&chain, &theirs->info);
     handshake_init(&mine, HANDSHAKE_NEIGHBOUR, options->rank, options->total, &chain);
     if (!greeting_welcome(greeting, &mine, &err)) {
         say_refused(worker, link_peer(greeting->link), &err);

@@ -274,6 +274,38 @@ static void test_hash_of_dynamic_rotation(void **state)
     golden_remove_directory(directory);
 }
 
+/* What a step reads: the parts of a model add up to the whole, and the limits follow. */
+static void test_costs(void **state)
+{
+    (void)state;
+    char *directory = golden_make_directory();
+    char *shard = path_join(directory, "shard");
+    export_to(LLAMA, "int4", shard);
+    struct engine_options options = { .model = shard, .engine = "native", .threads = 2 };
+    const struct engine_info whole = open_info(&options);
+    options.layer_end = 1;
+    const struct engine_info first = open_info(&options);
+    options.layer_first = 1;
+    options.layer_end = 0;
+    const struct engine_info rest = open_info(&options);
+    assert_true(first.cost.row_macs > 0 && first.cost.logits_macs == 0);
+    assert_true(rest.cost.logits_macs == (uint64_t)whole.vocab_size * whole.carry);
+    assert_true(whole.cost.row_macs == first.cost.row_macs + rest.cost.row_macs);
+    assert_true(whole.cost.weights_bytes == first.cost.weights_bytes + rest.cost.weights_bytes);
+    assert_true(whole.cost.weights_bytes > (whole.cost.row_macs + whole.cost.logits_macs) / 2);
+    assert_true(whole.cost.position_bytes == first.cost.position_bytes + rest.cost.position_bytes);
+    assert_true(whole.cost.read_bytes_per_s > 1e7 && whole.step_read_ns > 0);
+    struct engine_info info = { .cost = { .weights_bytes = 3000, .position_bytes = 7 } };
+    engine_info_limits(&info);
+    assert_true(info.step_read_ns == 0 && info.position_read_ps == 0);
+    info.cost.read_bytes_per_s = 1e9;
+    engine_info_limits(&info);
+    assert_int_equal(info.step_read_ns, 3000);
+    assert_int_equal(info.position_read_ps, 7000);
+    free(shard);
+    golden_remove_directory(directory);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -282,6 +314,7 @@ int main(void)
         cmocka_unit_test(test_hashes),
         cmocka_unit_test(test_activation_groups),
         cmocka_unit_test(test_hash_of_dynamic_rotation),
+        cmocka_unit_test(test_costs),
     };
     char *directory = golden_make_directory();
     char *shard = path_join(directory, "shard");

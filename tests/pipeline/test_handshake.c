@@ -42,6 +42,8 @@ static void test_a_greeting_survives_a_round_trip(void **state)
     (void)state;
     mine.info.rewind = REWIND_CHECKPOINTS;
     mine.info.n_checkpoints = 3;
+    mine.info.step_read_ns = 77;
+    mine.info.position_read_ps = 88;
     memcpy(mine.head, "[::1]:9000", 11);
     mine.head_is_definite = 1;
     frame_init(&frame);
@@ -179,6 +181,21 @@ static void test_capacities_narrow(void **state)
     stage.n_checkpoints = 0;
     handshake_narrow(&chain, &stage);
     assert_true(chain.rewind == REWIND_CHECKPOINTS && chain.n_checkpoints == 2);
+}
+
+static void test_reads_add_up(void **state)
+{
+    struct engine_info chain = { .step_read_ns = 5, .position_read_ps = UINT32_MAX - 1 };
+    const struct engine_info before = { .step_read_ns = 7, .position_read_ps = 2 };
+    const struct engine_info unknown = { .step_read_ns = 0, .position_read_ps = 1 };
+    (void)state;
+    handshake_add_reads(&chain, &before);
+    assert_int_equal(chain.step_read_ns, 12);
+    assert_int_equal(chain.position_read_ps, UINT32_MAX);
+    handshake_add_reads(&chain, &unknown);
+    assert_int_equal(chain.step_read_ns, 0);
+    handshake_add_reads(&chain, &before);
+    assert_int_equal(chain.step_read_ns, 0);
 }
 
 static void test_where_the_head_is(void **state)
@@ -372,6 +389,7 @@ int main(void)
         cmocka_unit_test(test_neighbours_that_agree),
         cmocka_unit_test(test_every_mismatch_is_named),
         cmocka_unit_test(test_capacities_narrow),
+        cmocka_unit_test(test_reads_add_up),
         cmocka_unit_test(test_where_the_head_is),
         cmocka_unit_test(test_a_welcome_joins),
         cmocka_unit_test(test_silent_strangers_hold_up_nobody),
