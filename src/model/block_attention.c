@@ -14,14 +14,13 @@
 #include "base/memory.h"
 
 struct attention {
-    struct matmul qkv, output;
+    struct product qkv, output;
     const float *q_norm, *k_norm; // [head_dim] or NULL
     const struct rope_table *rope;
     uint32_t kv_layer; // counted from the stage's first
     uint32_t n_heads, n_kv_heads, head_dim;
     uint32_t window; // 0: all
     float scale, epsilon;
-    struct block_packing output_packing;
 };
 
 /* ---- open ---- */
@@ -41,7 +40,7 @@ static bool open_biases(const struct block_parts *parts, uint32_t layer, const f
     return true;
 }
 
-static bool open_products(struct attention *attention, struct block *block,
+static bool open_products(struct attention *attention, const struct block *block,
                           const struct block_parts *parts, struct err *err)
 {
     static const enum tensor_role roles[3] = { TENSOR_Q, TENSOR_K, TENSOR_V };
@@ -51,30 +50,28 @@ static bool open_products(struct attention *attention, struct block *block,
     struct matrix matrix;
     if (!open_biases(parts, block->layer, biases, err))
         return false;
-    attention->qkv = (struct matmul){ .activation = &ws->input, .n_parts = 3 };
+    attention->qkv = block_input(block, parts, "q, k, v");
     for (uint32_t i = 0; i < 3; i++) {
         if (!block_matrix(parts, block->layer, roles[i], &matrix, err))
             return false;
-        attention->qkv.parts[i] = (struct matmul_part){
-            .weights = matrix,
-            .bias = biases[i],
-            .epilogue = MATMUL_STORE,
-            .out = outs[i],
-            .out_stride = matrix.rows,
-        };
-        block_pack_for(parts, &matrix, &block->input);
+        product_add(&attention->qkv, &(struct matmul_part){
+                                         .weights = matrix,
+                                         .bias = biases[i],
+                                         .epilogue = MATMUL_STORE,
+                                         .out = outs[i],
+                                         .out_stride = matrix.rows,
+                                     });
     }
     if (!block_matrix(parts, block->layer, TENSOR_O, &matrix, err))
         return false;
-    block_pack_for(parts, &matrix, &attention->output_packing);
-    attention->output = (struct matmul){ .activation = &ws->inner, .n_parts = 1 };
-    attention->output.parts[0] = (struct matmul_part){
-        .weights = matrix,
-        .bias = biases[3],
-        .epilogue = MATMUL_ADD,
-        .out = ws->hidden,
-        .out_stride = parts->config->hidden,
-    };
+    attention->output = block_product(parts, "output", ws->attended);
+    product_add(&attention->output, &(struct matmul_part){
+                                        .weights = matrix,
+                                        .bias = biases[3],
+                                        .epilogue = MATMUL_ADD,
+                                        .out = ws->hidden,
+                                        .out_stride = parts->config->hidden,
+                                    });
     return true;
 }
 
@@ -106,7 +103,17 @@ static bool attention_open(struct block *block, const struct block_parts *parts,
 
 struct attention_step {
     const struct attention *attention;
+    const struct block *block;
     struct step *step;
+    const struct kv_row *rows;    // of the step when the loop was appended
+    const struct row_tile *tiles; // likewise
+};
+
+/* What the loops of a step share. */
+struct split {
+    struct attention_step run;
+    uint32_t n_segments; // room for each item; the longest tile has as many
+    size_t partial_bytes, item_bytes;
 };
 
 static void norm_heads(const struct kernel *kernel, float *x, const float *weight, uint32_t n_heads,
@@ -120,14 +127,14 @@ static void norm_heads(const struct kernel *kernel, float *x, const float *weigh
 
 static void turn_and_store(void *context, uint32_t first, uint32_t last, uint32_t thread)
 {
-    const struct attention_step *run = context;
+    const struct attention_step *run = &((const struct split *)context)->run;
     const struct attention *attention = run->attention;
     const struct step *step = run->step;
     const struct kernel *kernel = step->kernel;
     const uint32_t dim = attention->head_dim;
     (void)thread;
     for (uint32_t row = first; row < last; row++) {
-        const struct kv_row at = step->rows[row];
+        const struct kv_row at = run->rows[row];
         float *q = step->ws->q + (size_t)row * attention->n_heads * dim;
         float *k = step->ws->k + (size_t)row * attention->n_kv_heads * dim;
         const float *v = step->ws->v + (size_t)row * attention->n_kv_heads * dim;
@@ -139,7 +146,7 @@ static void turn_and_store(void *context, uint32_t first, uint32_t last, uint32_
         kernel->vec->rope(k, attention->n_kv_heads, dim, dim, cos, sin);
         void *page = kv_cache_page(step->kv, attention->kv_layer, at.sequence, at.position);
         if (!kernel->attend->store(&step->kv->shape, page, at.position % KV_PAGE_ROWS, k, v))
-            atomic_store_explicit(&run->step->is_lost, true, memory_order_relaxed);
+            step_lose(run->step, run->block);
     }
 }
 
@@ -189,23 +196,17 @@ static void *thread_scratch(const struct workspace *ws, uint32_t thread)
 /* Items: tile by tile, each kv head. */
 static void attend_items(void *context, uint32_t first, uint32_t last, uint32_t thread)
 {
-    const struct attention_step *run = context;
+    const struct attention_step *run = &((const struct split *)context)->run;
     const struct workspace *ws = run->step->ws;
     const uint32_t n_heads = run->attention->n_kv_heads;
     for (uint32_t item = first; item < last; item++) {
         const struct attend call =
-            make_call(run, &ws->tiles[item / n_heads], item % n_heads, thread_pages(ws, thread));
+            make_call(run, &run->tiles[item / n_heads], item % n_heads, thread_pages(ws, thread));
         run->step->kernel->attend->run(&call, thread_scratch(ws, thread));
     }
 }
 
 /* ---- split into segments ---- */
-
-struct split {
-    struct attention_step run;
-    uint32_t n_segments; // room for each item; the longest tile has as many
-    size_t partial_bytes, item_bytes;
-};
 
 static void attend_parts(void *context, uint32_t first, uint32_t last, uint32_t thread)
 {
@@ -214,7 +215,7 @@ static void attend_parts(void *context, uint32_t first, uint32_t last, uint32_t 
     const uint32_t n_heads = split->run.attention->n_kv_heads;
     for (uint32_t part = first; part < last; part++) {
         const uint32_t item = part / split->n_segments;
-        const struct attend call = make_call(&split->run, &ws->tiles[item / n_heads],
+        const struct attend call = make_call(&split->run, &split->run.tiles[item / n_heads],
                                              item % n_heads, thread_pages(ws, thread));
         uint32_t segment, end;
         attend_segments(&call, &segment, &end);
@@ -234,7 +235,7 @@ static void attend_merges(void *context, uint32_t first, uint32_t last, uint32_t
     const struct workspace *ws = split->run.step->ws;
     const uint32_t n_heads = split->run.attention->n_kv_heads;
     for (uint32_t item = first; item < last; item++) {
-        const struct attend call = make_call(&split->run, &ws->tiles[item / n_heads],
+        const struct attend call = make_call(&split->run, &split->run.tiles[item / n_heads],
                                              item % n_heads, thread_pages(ws, thread));
         split->run.step->kernel->attend->merge(&call, ws->partials + item * split->item_bytes,
                                                thread_scratch(ws, thread));
@@ -252,15 +253,15 @@ static bool plan_split(struct split *split, uint32_t n_items)
         return false;
     split->n_segments = 0;
     split->partial_bytes = 0;
-    for (uint32_t i = 0; i < ws->n_tiles; i++) {
+    for (uint32_t i = 0; i < step->n_tiles; i++) {
         const struct attend call = {
-            .position = ws->tiles[i].position,
-            .n_rows = ws->tiles[i].n_rows,
+            .position = step->tiles[i].position,
+            .n_rows = step->tiles[i].n_rows,
             .window = attention->window,
         };
         uint32_t first, end;
         attend_segments(&call, &first, &end);
-        const size_t bytes = attend_partial_bytes(&step->kv->shape, group, ws->tiles[i].n_rows);
+        const size_t bytes = attend_partial_bytes(&step->kv->shape, group, step->tiles[i].n_rows);
         split->n_segments = end - first > split->n_segments ? end - first : split->n_segments;
         split->partial_bytes = bytes > split->partial_bytes ? bytes : split->partial_bytes;
     }
@@ -268,37 +269,40 @@ static bool plan_split(struct split *split, uint32_t n_items)
     return split->n_segments > 1 && n_items * split->item_bytes <= ws->partials_bytes;
 }
 
+static void add_loop(struct step *step, const char *name, team_body *body,
+                     const struct split *split, uint32_t n_items, uint32_t chunk)
+{
+    step_add(step, &(struct step_loop){
+                       .name = name,
+                       .body = body,
+                       .context = split,
+                       .context_bytes = sizeof(*split),
+                       .n_items = n_items,
+                       .chunk = chunk,
+                   });
+}
+
 static void attention_step(const struct block *block, struct step *step)
 {
-    const struct attention *attention = block->state;
-    struct workspace *ws = step->ws;
-    struct split split = { .run = { attention, step } };
-    step_matmul(step, &attention->qkv);
-    team_for(step->team, step->n_rows, 4, turn_and_store, &split.run);
-    if (atomic_load_explicit(&step->is_lost, memory_order_relaxed))
-        return;
+    struct attention *attention = block->state;
+    struct split split = { .run = { attention, block, step, step->rows, step->tiles } };
+    step_product(step, &attention->qkv);
+    add_loop(step, "rotate, store", turn_and_store, &split, step->n_rows, 4);
     if (block->is_last_reader) {
-        step_gather(step, ws->q, (size_t)attention->n_heads * attention->head_dim);
+        step_gather(step, step->ws->q, (size_t)attention->n_heads * attention->head_dim);
         step_narrow(step);
         if (step->n_rows == 0)
             return;
+        split.run.tiles = step->tiles;
     }
-    const uint32_t n_items = ws->n_tiles * attention->n_kv_heads;
+    const uint32_t n_items = step->n_tiles * attention->n_kv_heads;
     if (plan_split(&split, n_items)) {
-        team_for(step->team, n_items * split.n_segments, 1, attend_parts, &split);
-        team_for(step->team, n_items, 1, attend_merges, &split);
+        add_loop(step, "attend, parts", attend_parts, &split, n_items * split.n_segments, 1);
+        add_loop(step, "attend, merge", attend_merges, &split, n_items, 1);
     } else {
-        team_for(step->team, n_items, 1, attend_items, &split.run);
+        add_loop(step, "attend", attend_items, &split, n_items, 1);
     }
-    step_pack(step, step->n_rows,
-              &(struct pack_job){
-                  .x = ws->attended,
-                  .width = attention->n_heads * attention->head_dim,
-                  .packing = attention->output_packing,
-                  .memory = ws->inner_memory,
-              },
-              &ws->inner);
-    step_matmul(step, &attention->output);
+    step_product(step, &attention->output);
 }
 
 const struct block_ops block_attention = {

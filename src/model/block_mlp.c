@@ -8,10 +8,9 @@
 #include "base/memory.h"
 
 struct mlp {
-    struct matmul input; // gate and up
-    struct matmul down;
+    struct product input; // gate and up
+    struct product down;
     bool is_apart;
-    struct block_packing inner_packing;
     uint32_t intermediate;
 };
 
@@ -41,36 +40,32 @@ static bool mlp_open(struct block *block, const struct block_parts *parts, struc
         (mlp->is_apart && !block_matrix(parts, layer, TENSOR_UP, &up, err)) ||
         !block_matrix(parts, layer, TENSOR_DOWN, &down, err))
         return false;
-    mlp->input = (struct matmul){ .activation = &ws->input, .n_parts = mlp->is_apart ? 2 : 1 };
-    mlp->input.parts[0] = (struct matmul_part){
-        .weights = first,
-        .bias = gate_bias,
-        .up_bias = mlp->is_apart ? NULL : up_bias,
-        .epilogue = mlp->is_apart ? MATMUL_STORE : MATMUL_SILU_MUL,
-        .out = ws->gate,
-        .out_stride = width,
-    };
+    mlp->input = block_input(block, parts, "gate, up");
+    product_add(&mlp->input, &(struct matmul_part){
+                                 .weights = first,
+                                 .bias = gate_bias,
+                                 .up_bias = mlp->is_apart ? NULL : up_bias,
+                                 .epilogue = mlp->is_apart ? MATMUL_STORE : MATMUL_SILU_MUL,
+                                 .out = ws->gate,
+                                 .out_stride = width,
+                             });
     if (mlp->is_apart) {
-        mlp->input.parts[1] = (struct matmul_part){
-            .weights = up,
-            .bias = up_bias,
-            .epilogue = MATMUL_STORE,
-            .out = ws->up,
-            .out_stride = width,
-        };
+        product_add(&mlp->input, &(struct matmul_part){
+                                     .weights = up,
+                                     .bias = up_bias,
+                                     .epilogue = MATMUL_STORE,
+                                     .out = ws->up,
+                                     .out_stride = width,
+                                 });
     }
-    mlp->down = (struct matmul){ .activation = &ws->inner, .n_parts = 1 };
-    mlp->down.parts[0] = (struct matmul_part){
-        .weights = down,
-        .bias = down_bias,
-        .epilogue = MATMUL_ADD,
-        .out = ws->hidden,
-        .out_stride = parts->config->hidden,
-    };
-    block_pack_for(parts, &first, &block->input);
-    if (mlp->is_apart)
-        block_pack_for(parts, &up, &block->input);
-    block_pack_for(parts, &down, &mlp->inner_packing);
+    mlp->down = block_product(parts, "down", ws->gate);
+    product_add(&mlp->down, &(struct matmul_part){
+                                .weights = down,
+                                .bias = down_bias,
+                                .epilogue = MATMUL_ADD,
+                                .out = ws->hidden,
+                                .out_stride = parts->config->hidden,
+                            });
     block->state = mlp;
     return true;
 }
@@ -92,22 +87,19 @@ static void activate_rows(void *context, uint32_t first, uint32_t last, uint32_t
 
 static void mlp_step(const struct block *block, struct step *step)
 {
-    const struct mlp *mlp = block->state;
-    struct workspace *ws = step->ws;
-    step_matmul(step, &mlp->input);
+    struct mlp *mlp = block->state;
+    step_product(step, &mlp->input);
     if (mlp->is_apart) {
-        struct activating activating = { step, mlp->intermediate };
-        team_for(step->team, step->n_rows, 4, activate_rows, &activating);
+        step_add(step, &(struct step_loop){
+                           .name = "activate",
+                           .body = activate_rows,
+                           .context = &(struct activating){ step, mlp->intermediate },
+                           .context_bytes = sizeof(struct activating),
+                           .n_items = step->n_rows,
+                           .chunk = 4,
+                       });
     }
-    step_pack(step, step->n_rows,
-              &(struct pack_job){
-                  .x = ws->gate,
-                  .width = mlp->intermediate,
-                  .packing = mlp->inner_packing,
-                  .memory = ws->inner_memory,
-              },
-              &ws->inner);
-    step_matmul(step, &mlp->down);
+    step_product(step, &mlp->down);
 }
 
 const struct block_ops block_mlp = {

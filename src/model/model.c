@@ -37,8 +37,7 @@ struct model {
     uint32_t n_blocks;
     struct matrix embedding; // first stage
     const float *final_norm; // last stage
-    struct matmul head;
-    struct block_packing head_packing;
+    struct product head;
     enum model_activation activation;
     uint32_t max_rows;
     struct kv_row *rows; // [max_rows] of the batch at hand
@@ -173,6 +172,7 @@ static bool open_memory(struct model *model, const struct model_options *options
         .max_rows = options->max_rows,
         .n_threads = team_threads(model->team),
         .ctx_size = model->info.ctx_size,
+        .n_ops = (kv.n_layers * config->family->n_blocks + 1) * BLOCK_OPS_CAP,
     };
     model->max_rows = options->max_rows;
     model->rows = xcalloc(options->max_rows, sizeof(*model->rows));
@@ -238,13 +238,20 @@ static bool open_ends(struct model *model, const struct block_parts *parts, stru
     if (!block_vector(parts, TENSOR_NO_LAYER, TENSOR_FINAL_NORM, &model->final_norm, err) ||
         !block_matrix(parts, TENSOR_NO_LAYER, role, &head, err))
         return false;
-    block_pack_for(parts, &head, &model->head_packing);
-    model->head = (struct matmul){ .activation = &model->ws.input, .n_parts = 1 };
-    model->head.parts[0] = (struct matmul_part){
-        .weights = head,
-        .epilogue = MATMUL_STORE,
-        .out_stride = model->config.vocab_size,
+    model->head = (struct product){
+        .name = "head",
+        .x = model->ws.hidden,
+        .weight = model->final_norm,
+        .epsilon = model->config.norm_eps,
+        .normed = model->ws.normed,
+        .memory = model->ws.input_memory,
+        .rounding = model->activation,
     };
+    product_add(&model->head, &(struct matmul_part){
+                                  .weights = head,
+                                  .epilogue = MATMUL_STORE,
+                                  .out_stride = model->config.vocab_size,
+                              });
     return true;
 }
 
@@ -329,60 +336,31 @@ static void embed_rows(void *context, uint32_t first, uint32_t last, uint32_t th
     }
 }
 
-static bool lost(const struct step *step)
+/* Appends what rows go through: the layers, and for those that want logits final norm and head. */
+static void add_layers(struct model *model, struct step *step, float *out)
 {
-    return atomic_load_explicit(&step->is_lost, memory_order_relaxed);
-}
-
-static bool run_layers(struct model *model, struct step *step, struct err *err)
-{
-    struct workspace *ws = &model->ws;
     for (uint32_t i = 0; i < model->n_blocks && step->n_rows > 0; i++) {
-        const struct block *block = &model->blocks[i];
-        step_pack(step, step->n_rows,
-                  &(struct pack_job){
-                      .x = ws->hidden,
-                      .width = model->config.hidden,
-                      .weight = block->norm,
-                      .epsilon = model->config.norm_eps,
-                      .normed = ws->normed,
-                      .packing = block->input,
-                      .memory = ws->input_memory,
-                  },
-                  &ws->input);
-        if (!lost(step))
-            block->ops->step(block, step);
-        if (lost(step)) {
-            return err_set(err, ERR_BATCH_LOST, "layer %u, %s: a value is not finite", block->layer,
-                           block->ops->name);
-        }
+        step->block = &model->blocks[i];
+        step->block->ops->step(step->block, step);
     }
-    return true;
+    step->block = NULL;
+    if (is_last(model) && step->n_rows > 0) {
+        model->head.matmul.parts[0].out = out;
+        step_product(step, &model->head);
+    }
 }
 
-/* Final norm and head of the rows that are left: those that want logits. */
-static bool run_head(struct model *model, struct step *step, float *out, struct err *err)
+static bool run_step(struct model *model, struct step *step, struct err *err)
 {
-    const struct model_config *config = &model->config;
-    struct workspace *ws = &model->ws;
-    if (step->n_rows == 0)
+    team_run(model->team, model->ws.ops, step->n_ops,
+             &(struct team_watch){ .stop = &step->is_lost });
+    if (!atomic_load(&step->is_lost))
         return true;
-    step_pack(step, step->n_rows,
-              &(struct pack_job){
-                  .x = ws->hidden,
-                  .width = config->hidden,
-                  .weight = model->final_norm,
-                  .epsilon = config->norm_eps,
-                  .normed = ws->normed,
-                  .packing = model->head_packing,
-                  .memory = ws->input_memory,
-              },
-              &ws->input);
-    if (lost(step))
+    const struct block *block = atomic_load(&step->lost);
+    if (block == NULL)
         return err_set(err, ERR_BATCH_LOST, "behind the last layer: a value is not finite");
-    model->head.parts[0].out = out;
-    step_matmul(step, &model->head);
-    return true;
+    return err_set(err, ERR_BATCH_LOST, "layer %u, %s: a value is not finite", block->layer,
+                   block->ops->name);
 }
 
 static bool check_rows(const struct model *model, const struct model_row *rows, uint32_t n_rows,
@@ -416,25 +394,27 @@ static bool compute(struct model *model, const struct model_row *rows, uint32_t 
         .ws = &model->ws,
         .kv = &model->kv,
         .hidden_width = model->config.hidden,
-        .n_rows = n_rows,
-        .rows = model->rows,
-        .wanted = model->wanted,
-        .n_wanted = n_wanted,
     };
-    step_cut_tiles(&step);
+    step_begin(&step, model->rows, n_rows, model->wanted, n_wanted);
     if (is_first(model)) {
-        struct embedding_run run = { &model->embedding, rows, model->ws.hidden };
-        team_for(model->team, n_rows, 4, embed_rows, &run);
+        step_add(&step, &(struct step_loop){
+                            .name = "embed",
+                            .body = embed_rows,
+                            .context = &(struct embedding_run){ &model->embedding, rows,
+                                                                model->ws.hidden },
+                            .context_bytes = sizeof(struct embedding_run),
+                            .n_items = n_rows,
+                            .chunk = 4,
+                        });
     } else {
         memcpy(model->ws.hidden, in, n_rows * hidden * sizeof(float));
     }
-    if (!run_layers(model, &step, err))
+    add_layers(model, &step, out);
+    if (!run_step(model, &step, err))
         return false;
-    if (!is_last(model)) {
+    if (!is_last(model))
         memcpy(out, model->ws.hidden, n_rows * hidden * sizeof(float));
-        return true;
-    }
-    return run_head(model, &step, out, err);
+    return true;
 }
 
 bool model_step(struct model *model, const struct model_row *rows, uint32_t n_rows, const float *in,

@@ -4,7 +4,7 @@
 #include "model/workspace.h"
 
 #include "base/memory.h"
-#include "model/kv_pages.h"
+#include "model/step.h"
 
 #define LINE 64u
 
@@ -32,6 +32,24 @@ static size_t max_size(size_t a, size_t b)
     return a > b ? a : b;
 }
 
+/* What threads pack for themselves: a line each for the struct, then its parts. */
+static void carve_own(struct workspace *ws, struct carving *carving)
+{
+    const size_t head_bytes = size_round_up(sizeof(struct workspace_own), LINE);
+    const size_t normed_bytes = WORKSPACE_OWN_FLOATS_CAP * sizeof(float) + LINE;
+    /* One long row takes the most: the fewer columns, the less of it is room for whole tiles. */
+    const size_t packed_bytes = activation_bytes(1, WORKSPACE_OWN_FLOATS_CAP);
+    ws->own_bytes = head_bytes + normed_bytes + packed_bytes + LINE;
+    ws->own = carve(carving, ws->n_threads, ws->own_bytes);
+    for (uint32_t i = 0; carving->block != NULL && i < ws->n_threads; i++) {
+        uint8_t *at = ws->own + i * ws->own_bytes;
+        *workspace_own(ws, i) = (struct workspace_own){
+            .normed = (float *)(void *)(at + head_bytes),
+            .memory = at + head_bytes + normed_bytes,
+        };
+    }
+}
+
 static void carve_all(struct workspace *ws, const struct workspace_options *options,
                       struct carving *carving)
 {
@@ -57,7 +75,12 @@ static void carve_all(struct workspace *ws, const struct workspace_options *opti
         .inner_memory = carve(
             carving, 1,
             activation_bytes(options->max_rows, (uint32_t)max_size(width_q, config->intermediate))),
-        .tiles = carve(carving, rows, sizeof(struct row_tile)),
+        .rows = carve(carving, 2 * rows, sizeof(struct kv_row)),
+        .tiles = carve(carving, 2 * rows, sizeof(struct row_tile)),
+        .ops_cap = options->n_ops,
+        .ops = carve(carving, options->n_ops, sizeof(struct team_op)),
+        .op_names = carve(carving, options->n_ops, sizeof(char *)),
+        .contexts = carve(carving, options->n_ops, STEP_CONTEXT_BYTES),
         .pages_cap = (uint32_t)n_pages,
         .pages = carve(carving, threads * n_pages, sizeof(void *)),
     };
@@ -66,6 +89,7 @@ static void carve_all(struct workspace *ws, const struct workspace_options *opti
     /* Splitting pays while there are fewer items than twice the threads, mostly single rows. */
     ws->partials_bytes = 2 * threads * n_segments * attend_partial_bytes(options->shape, group, 1);
     ws->partials = carve(carving, 1, ws->partials_bytes);
+    carve_own(ws, carving);
 }
 
 bool workspace_init(struct workspace *ws, const struct workspace_options *options, struct err *err)
