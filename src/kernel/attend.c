@@ -23,9 +23,10 @@ struct walk {
     const struct attend_leaves *leaves;
     size_t record_floats;
     uint32_t n_pairs;
-    float *k, *v;   // a widened page
-    float *scores;  // [ATTEND_PAIRS_CAP][64]
-    float *page;    // [ATTEND_PAIRS_CAP] records
+    float *k, *v;  // a widened page
+    float *scores; // [ATTEND_PAIRS_CAP][64]
+    float *mixes;  // [ATTEND_PAIRS_CAP][mix_stride] of a page
+    size_t mix_stride;
     float *segment; // [n_pairs] records, or the caller's partial
     float *whole;   // [n_pairs] records
     /* q8 */
@@ -118,8 +119,9 @@ static struct walk walk_init(const struct attend *a, void *scratch,
     w.k = scratch;
     w.v = w.k + block;
     w.scores = w.v + block;
-    w.page = w.scores + ATTEND_PAIRS_CAP * PAGE;
-    w.segment = w.page + ATTEND_PAIRS_CAP * record;
+    w.mixes = w.scores + ATTEND_PAIRS_CAP * PAGE;
+    w.mix_stride = record - ATTEND_RECORD_MIX;
+    w.segment = w.mixes + ATTEND_PAIRS_CAP * w.mix_stride;
     w.whole = w.segment + w.n_pairs * record;
     if (a->shape->type == KV_Q8) {
         w.q16_stride = q16_stride(a->shape->head_dim);
@@ -160,14 +162,17 @@ static void records_clear(float *records, size_t n, size_t floats)
         records[i * floats] = -INFINITY;
 }
 
-/* The kv head's part of a page as the leaves read it. */
-static struct attend_block block_view(const struct walk *w, uint32_t page, bool widen)
+/* The kv head's part of a page as the leaves read it; `next` will be read after it, or is the same.
+ */
+static struct attend_block block_view(const struct walk *w, uint32_t page, uint32_t next,
+                                      bool widen)
 {
     const struct kv_shape *const shape = w->a->shape;
-    const uint8_t *const k =
-        (const uint8_t *)w->a->pages[page] + w->a->kv_head * attend_block_bytes(shape);
+    const size_t at = w->a->kv_head * attend_block_bytes(shape);
+    const uint8_t *const k = (const uint8_t *)w->a->pages[page] + at;
     const uint8_t *const v = k + attend_v_offset(shape);
-    struct attend_block block = { .type = shape->type, .k = k, .v = v };
+    struct attend_block block = { shape->type, .k = k, .v = v, .ahead_of_k = v };
+    block.ahead_of_v = (const uint8_t *)w->a->pages[next] + at;
     if (shape->type == KV_Q8) {
         block.k_scales = (const float *)(const void *)(k + attend_scales_offset(shape));
         block.v_scales = block.k_scales + PAGE;
@@ -175,104 +180,91 @@ static struct attend_block block_view(const struct walk *w, uint32_t page, bool 
         const uint32_t n = PAGE * shape->head_dim;
         w->leaves->widen((const uint16_t *)block.k, n, w->k);
         w->leaves->widen((const uint16_t *)block.v, n, w->v);
-        block = (struct attend_block){ .type = KV_F32, .k = w->k, .v = w->v };
+        block = (struct attend_block){ KV_F32, w->k, w->v, NULL, NULL, w->k, w->v };
     }
     return block;
 }
 
-/* What a tile's pairs see of a page. */
-struct places {
-    uint32_t first[ATTEND_PAIRS_CAP], end[ATTEND_PAIRS_CAP];
-    uint32_t any_first, any_end, all_first, all_end;
-};
+/* Pairs [first_pair, first_pair + n) of the call, all of which see something of the page. */
+static void tile_init(struct attend_tile *tile, const struct walk *w, uint32_t page,
+                      uint32_t first_pair, uint32_t n)
+{
+    const struct attend *const a = w->a;
+    const uint32_t head_dim = a->shape->head_dim;
+    tile->n_pairs = n;
+    tile->head_dim = head_dim;
+    tile->scale = a->scale;
+    tile->scores = w->scores;
+    tile->mixes = w->mixes;
+    tile->mix_stride = w->mix_stride;
+    tile->weights = w->weights;
+    memset(tile->largest, 0, sizeof(tile->largest));
+    memset(tile->into_largest, 0, sizeof(tile->into_largest));
+    for (uint32_t i = 0; i < n; i++) {
+        const uint32_t pair = first_pair + i, row = pair / a->n_heads, head = pair % a->n_heads;
+        tile->q[i] = a->q + row * a->q_stride + (size_t)head * head_dim;
+        tile->into[i] = w->segment + pair * w->record_floats;
+        if (a->shape->type == KV_Q8) {
+            tile->q16[i] = w->q16 + pair * w->q16_stride;
+            tile->q16_scale[i] = w->q16_scales[pair];
+        }
+        places_seen(a, row, page, &tile->first[i], &tile->end[i]);
+    }
+}
 
-/* One pair alone over places [first, end). */
+/* Pair `pair` alone over places [first, end). */
 static void mix_pair(const struct walk *w, const struct attend_tile *tile, uint32_t pair,
                      const struct attend_block *block, uint32_t first, uint32_t end)
 {
     if (first >= end)
         return;
-    struct attend_tile one = { .n_pairs = 1, .head_dim = tile->head_dim };
-    one.scores[0] = tile->scores[pair];
-    one.part[0] = tile->part[pair];
-    w->leaves->mix(&one, block->v, block->type, first, end);
+    struct attend_tile one;
+    one.n_pairs = 1;
+    one.head_dim = tile->head_dim;
+    one.scores = tile->scores + pair * PAGE;
+    one.mixes = tile->mixes + pair * tile->mix_stride;
+    one.mix_stride = tile->mix_stride;
+    w->leaves->mix(&one, block, first, end, ATTEND_MIX_ADD);
 }
 
-/* Places that all pairs see together, the others before and after that. */
-static void mix_tile(const struct walk *w, const struct attend_tile *tile,
-                     const struct attend_block *block, const struct places *at)
+/* Places that all pairs see together, [first, end), the others before and after that. */
+static void mix_ragged(const struct walk *w, const struct attend_tile *tile,
+                       const struct attend_block *block, uint32_t first, uint32_t end)
 {
-    const bool shared = at->all_first < at->all_end;
+    const bool shared = first < end;
+    memset(tile->mixes, 0, tile->n_pairs * tile->mix_stride * sizeof(float));
     for (uint32_t i = 0; i < tile->n_pairs; i++)
-        mix_pair(w, tile, i, block, at->first[i], shared ? at->all_first : at->end[i]);
-    if (!shared)
-        return;
-    w->leaves->mix(tile, block->v, block->type, at->all_first, at->all_end);
-    for (uint32_t i = 0; i < tile->n_pairs; i++)
-        mix_pair(w, tile, i, block, at->all_end, at->end[i]);
+        mix_pair(w, tile, i, block, tile->first[i], shared ? first : tile->end[i]);
+    if (shared) {
+        w->leaves->mix(tile, block, first, end, ATTEND_MIX_ADD);
+        for (uint32_t i = 0; i < tile->n_pairs; i++)
+            mix_pair(w, tile, i, block, end, tile->end[i]);
+    }
+    w->leaves->merge(tile);
 }
 
-/* Integers need no care for what is masked: its weight is 0. */
-static void mix_tile_q8(const struct walk *w, struct attend_tile *tile,
-                        const struct attend_block *block, const struct places *at)
+static void attend_tile(const struct walk *w, struct attend_tile *tile,
+                        const struct attend_block *block)
 {
+    uint32_t any_first = PAGE, any_end = 0, all_first = 0, all_end = PAGE;
     for (uint32_t i = 0; i < tile->n_pairs; i++) {
-        tile->weights_scale[i] = w->leaves->weigh(tile->scores[i], block->v_scales, at->first[i],
-                                                  at->end[i], tile->weights[i]);
+        any_first = min_u32(any_first, tile->first[i]);
+        any_end = max_u32(any_end, tile->end[i]);
+        all_first = max_u32(all_first, tile->first[i]);
+        all_end = min_u32(all_end, tile->end[i]);
     }
-    w->leaves->mix_q8(tile, block, at->any_first / 2 * 2, (at->any_end + 1) / 2 * 2);
-}
-
-/* Pairs [first_pair, first_pair + n) of the call. */
-static struct attend_tile tile_view_of(const struct walk *w, uint32_t page, uint32_t first_pair,
-                                       uint32_t n, struct places *at)
-{
-    const struct attend *const a = w->a;
-    const uint32_t head_dim = a->shape->head_dim;
-    struct attend_tile tile = { .n_pairs = n, .head_dim = head_dim, .scale = a->scale };
-    *at = (struct places){ .any_first = PAGE, .all_end = PAGE };
-    for (uint32_t i = 0; i < n; i++) {
-        const uint32_t pair = first_pair + i, row = pair / a->n_heads, head = pair % a->n_heads;
-        tile.q[i] = a->q + row * a->q_stride + (size_t)head * head_dim;
-        tile.scores[i] = w->scores + i * PAGE;
-        tile.part[i] = w->page + i * w->record_floats;
-        tile.into[i] = w->segment + pair * w->record_floats;
-        if (a->shape->type == KV_Q8) {
-            tile.q16[i] = w->q16 + pair * w->q16_stride;
-            tile.q16_scale[i] = w->q16_scales[pair];
-            tile.weights[i] = w->weights + i * PAGE;
-        }
-        places_seen(a, row, page, &at->first[i], &at->end[i]);
-        at->any_first = min_u32(at->any_first, at->first[i]);
-        at->any_end = max_u32(at->any_end, at->end[i]);
-        at->all_first = max_u32(at->all_first, at->first[i]);
-        at->all_end = min_u32(at->all_end, at->end[i]);
-    }
-    return tile;
-}
-
-/* Pairs [first_pair, first_pair + n) of the call, all of which see something of the page. */
-static void attend_page_tile(const struct walk *w, const struct attend_block *block, uint32_t page,
-                             uint32_t first_pair, uint32_t n)
-{
-    struct places at;
-    struct attend_tile tile = tile_view_of(w, page, first_pair, n, &at);
-    const uint32_t first = at.any_first / LANES, end = (at.any_end + LANES - 1) / LANES;
-    if (block->type == KV_Q8)
-        w->leaves->scores_q8(&tile, block, first, end);
+    w->leaves->scores(tile, block, any_first / LANES, (any_end + LANES - 1) / LANES);
+    w->leaves->softmax(tile, block);
+    w->leaves->weigh(tile);
+    if (block->type == KV_Q8) // integers need no care for what is masked: its weight is 0
+        w->leaves->mix(tile, block, any_first / 2 * 2, (any_end + 1) / 2 * 2, ATTEND_MIX_MERGE);
+    else if (any_first == all_first && any_end == all_end)
+        w->leaves->mix(tile, block, any_first, any_end, ATTEND_MIX_MERGE);
     else
-        w->leaves->scores(&tile, block->k, block->type, first, end);
-    records_clear(w->page, n, w->record_floats);
-    for (uint32_t i = 0; i < n; i++)
-        w->leaves->softmax(tile.scores[i], at.first[i], at.end[i], tile.part[i]);
-    if (block->type == KV_Q8)
-        mix_tile_q8(w, &tile, block, &at);
-    else
-        mix_tile(w, &tile, block, &at);
-    w->leaves->merge(&tile);
+        mix_ragged(w, tile, block, all_first, all_end);
 }
 
-static void attend_page(const struct walk *w, uint32_t page)
+static void attend_page(const struct walk *w, uint32_t page, uint32_t next)
 {
     const struct attend *const a = w->a;
     /* Rows that see something of a page follow each other. */
@@ -289,9 +281,12 @@ static void attend_page(const struct walk *w, uint32_t page)
         return;
     const uint32_t pair_end = row_end * a->n_heads, step = w->leaves->n_pairs;
     const bool widen = (row_end - row_first) * a->n_heads > step;
-    const struct attend_block block = block_view(w, page, widen);
-    for (uint32_t pair = row_first * a->n_heads; pair < pair_end; pair += step)
-        attend_page_tile(w, &block, page, pair, min_u32(step, pair_end - pair));
+    const struct attend_block block = block_view(w, page, next, widen);
+    struct attend_tile tile;
+    for (uint32_t pair = row_first * a->n_heads; pair < pair_end; pair += step) {
+        tile_init(&tile, w, page, pair, min_u32(step, pair_end - pair));
+        attend_tile(w, &tile, &block);
+    }
 }
 
 static void attend_segment(const struct walk *w, uint32_t segment)
@@ -303,20 +298,32 @@ static void attend_segment(const struct walk *w, uint32_t segment)
     const uint32_t end_page = min_u32((segment + 1) * ATTEND_SEGMENT_PAGES, last + 1);
     records_clear(w->segment, w->n_pairs, w->record_floats);
     for (uint32_t page = first_page; page < end_page; page++)
-        attend_page(w, page);
+        attend_page(w, page, min_u32(page + 1, last));
 }
 
 /* Merges one segment's records into the whole; what is empty is passed over. */
-static void merge_segment(const struct walk *w, float *records)
+static void merge_segment(const struct walk *w, const float *records)
 {
-    struct attend_tile tile = { .head_dim = w->a->shape->head_dim };
+    struct attend_tile tile;
+    const uint32_t head_dim = w->a->shape->head_dim;
+    tile.n_pairs = 0;
+    tile.head_dim = head_dim;
+    tile.mixes = w->mixes;
+    tile.mix_stride = w->mix_stride;
+    memset(tile.largest, 0, sizeof(tile.largest));
+    memset(tile.into_largest, 0, sizeof(tile.into_largest));
     for (uint32_t pair = 0; pair < w->n_pairs; pair++) {
-        float *const record = records + pair * w->record_floats;
+        const float *const record = records + pair * w->record_floats;
         if (record[1] > 0.0f || isnan(record[1])) {
-            tile.part[tile.n_pairs] = record;
-            tile.into[tile.n_pairs++] = w->whole + pair * w->record_floats;
+            const uint32_t i = tile.n_pairs++;
+            tile.largest[i] = record[0];
+            tile.sum[i] = record[1];
+            tile.into[i] = w->whole + pair * w->record_floats;
+            memcpy(tile.mixes + i * tile.mix_stride, record + ATTEND_RECORD_MIX,
+                   head_dim * sizeof(float));
         }
         if (tile.n_pairs == w->leaves->n_pairs || pair + 1 == w->n_pairs) {
+            w->leaves->weigh(&tile);
             w->leaves->merge(&tile);
             tile.n_pairs = 0;
         }
@@ -368,9 +375,7 @@ void attend_drive_merge(const struct attend *a, const void *partials, void *scra
     attend_segments(a, &first, &end);
     records_clear(w.whole, w.n_pairs, w.record_floats);
     for (uint32_t segment = first; segment < end; segment++) {
-        memcpy(w.segment, (const float *)partials + (segment - first) * floats,
-               floats * sizeof(float));
-        merge_segment(&w, w.segment);
+        merge_segment(&w, (const float *)partials + (segment - first) * floats);
     }
     finish(&w);
 }

@@ -78,57 +78,10 @@ static bool store(const struct kv_shape *shape, void *page, uint32_t slot, const
     return true;
 }
 
-static void scores(const struct attend_tile *tile, const void *k, enum kv_type type, uint32_t first,
-                   uint32_t end)
-{
-    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
-        for (uint32_t at = first * LANES; at < end * LANES; at++) {
-            const size_t base = (size_t)(at / LANES) * tile->head_dim;
-            float dot = 0.0f;
-            for (uint32_t i = 0; i < tile->head_dim; i++) {
-                dot =
-                    fmaf(tile->q[pair][i], value_at(k, type, (base + i) * LANES + at % LANES), dot);
-            }
-            tile->scores[pair][at] = dot * tile->scale;
-        }
-    }
-}
+/* ---- the leaves: one pair at a time ---- */
 
-static void softmax(float *scores_, uint32_t first, uint32_t end, float *record)
-{
-    float lanes[LANES] = { 0 };
-    float largest = scores_[first];
-    for (uint32_t i = first; i < end; i++)
-        largest = scores_[i] > largest ? scores_[i] : largest;
-    for (uint32_t i = 0; i < PAGE; i++) {
-        scores_[i] = i >= first && i < end ? fmath_exp(scores_[i] - largest) : 0.0f;
-        lanes[i % LANES] += scores_[i];
-    }
-    for (uint32_t width = LANES / 2; width >= 1; width /= 2) {
-        for (uint32_t i = 0; i < width; i++)
-            lanes[i] += lanes[i + width];
-    }
-    record[0] = largest;
-    record[1] = lanes[0];
-}
-
-static void mix(const struct attend_tile *tile, const void *v, enum kv_type type, uint32_t first,
-                uint32_t end)
-{
-    const uint32_t d = tile->head_dim;
-    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
-        float *const sum = tile->part[pair] + ATTEND_RECORD_MIX;
-        for (uint32_t at = first; at < end; at++) {
-            for (uint32_t i = 0; i < d; i++)
-                sum[i] =
-                    fmaf(tile->scores[pair][at], value_at(v, type, (size_t)at * d + i), sum[i]);
-        }
-    }
-}
-
-/* ---- q8: what meets the bytes is int16, so every dot is exact and the cache's own rounding is
- * the only one that shows ---- */
-
+/* What meets the bytes of q8 is int16, so that every dot is exact and the cache's own rounding is
+ * the only one that shows. */
 static float quantise16(const float *x, uint32_t n, int16_t *q)
 {
     float largest = 0.0f;
@@ -144,63 +97,103 @@ static float quantise16(const float *x, uint32_t n, int16_t *q)
     return largest < ATTEND_Q16_MIN ? 0.0f : largest / ATTEND_Q16_MAX;
 }
 
-static void scores_q8(const struct attend_tile *tile, const struct attend_block *block,
-                      uint32_t first, uint32_t end)
+static void widen(const uint16_t *from, uint32_t n, float *to)
 {
-    const int8_t *const k = block->k;
-    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
-        for (uint32_t at = first * LANES; at < end * LANES; at++) {
-            const size_t base = (size_t)(at / LANES) * tile->head_dim;
-            int32_t dot = 0; // at most 256 * 127 * 32767
-            for (uint32_t i = 0; i < tile->head_dim; i++)
-                dot += tile->q16[pair][i] * k[(base + i / 2 * 2) * LANES + at % LANES * 2 + i % 2];
-            tile->scores[pair][at] = (float)dot * (tile->q16_scale[pair] * block->k_scales[at]);
+    for (uint32_t i = 0; i < n; i++)
+        to[i] = quant_f16_to_f32(from[i]);
+}
+
+static void scores(const struct attend_tile *tile, const struct attend_block *block, uint32_t first,
+                   uint32_t end)
+{
+    const int8_t *const bytes = block->k;
+    for (uint32_t at = first * LANES; at < end * LANES; at++) {
+        const size_t base = (size_t)(at / LANES) * tile->head_dim;
+        float dot = 0.0f;
+        int32_t dot_q8 = 0; // at most 256 * 127 * 32767
+        for (uint32_t i = 0; block->type != KV_Q8 && i < tile->head_dim; i++) {
+            dot = fmaf(tile->q[0][i],
+                       value_at(block->k, block->type, (base + i) * LANES + at % LANES), dot);
         }
+        for (uint32_t i = 0; block->type == KV_Q8 && i < tile->head_dim; i++)
+            dot_q8 += tile->q16[0][i] * bytes[(base + i / 2 * 2) * LANES + at % LANES * 2 + i % 2];
+        tile->scores[at] = block->type == KV_Q8
+                               ? (float)dot_q8 * (tile->q16_scale[0] * block->k_scales[at])
+                               : dot * tile->scale;
     }
 }
 
-static float weigh(const float *scores_, const float *scales, uint32_t first, uint32_t end,
-                   int16_t *weights)
+/* The weights as int16. */
+static void softmax_q8(struct attend_tile *tile, const struct attend_block *block)
 {
     float products[PAGE] = { 0 }, largest = 0.0f;
-    for (uint32_t i = first; i < end; i++) {
-        products[i] = scores_[i] * scales[i];
+    for (uint32_t i = tile->first[0]; i < tile->end[0]; i++) {
+        products[i] = tile->scores[i] * block->v_scales[i];
         largest = products[i] > largest ? products[i] : largest;
     }
     const float factor = largest < ATTEND_Q16_MIN ? 0.0f : ATTEND_Q16_MAX / largest;
-    for (uint32_t i = 0; i < PAGE; i++) // a NaN, which the sum of the weights shows, becomes 0
-        weights[i] =
+    tile->weights_scale[0] = largest < ATTEND_Q16_MIN ? 0.0f : largest / ATTEND_Q16_MAX;
+    for (uint32_t i = 0; i < PAGE; i++) { // a NaN, which the sum shows, becomes 0
+        tile->weights[i] =
             products[i] > 0.0f ? (int16_t)(products[i] * factor + EXP_ROUND - EXP_ROUND) : 0;
-    return largest < ATTEND_Q16_MIN ? 0.0f : largest / ATTEND_Q16_MAX;
+    }
 }
 
-static void mix_q8(const struct attend_tile *tile, const struct attend_block *block, uint32_t first,
-                   uint32_t end)
+static void softmax(struct attend_tile *tile, const struct attend_block *block)
 {
-    const int8_t *const v = block->v;
-    const size_t d = tile->head_dim;
-    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
-        for (size_t i = 0; i < d; i++) {
-            int32_t dot = 0; // at most 64 * 127 * 32767
-            for (uint32_t at = first; at < end; at++)
-                dot += tile->weights[pair][at] * v[(at / 2 * d + i) * 2 + at % 2];
-            tile->part[pair][ATTEND_RECORD_MIX + i] = (float)dot * tile->weights_scale[pair];
-        }
+    const uint32_t first = tile->first[0], end = tile->end[0];
+    float *const s = tile->scores;
+    float lanes[LANES] = { 0 };
+    float largest = s[first];
+    for (uint32_t i = first; i < end; i++)
+        largest = s[i] > largest ? s[i] : largest;
+    for (uint32_t i = 0; i < PAGE; i++) {
+        s[i] = i >= first && i < end ? fmath_exp(s[i] - largest) : 0.0f;
+        lanes[i % LANES] += s[i];
     }
+    for (uint32_t width = LANES / 2; width >= 1; width /= 2) {
+        for (uint32_t i = 0; i < width; i++)
+            lanes[i] += lanes[i + width];
+    }
+    tile->largest[0] = largest;
+    tile->sum[0] = lanes[0];
+    if (block->type == KV_Q8)
+        softmax_q8(tile, block);
+}
+
+static void weigh(struct attend_tile *tile)
+{
+    float *const into = tile->into[0];
+    const float largest = into[0] < tile->largest[0] ? tile->largest[0] : into[0];
+    tile->a[0] = fmath_exp(into[0] - largest);
+    tile->b[0] = fmath_exp(tile->largest[0] - largest);
+    into[0] = largest;
+    into[1] = fmaf(into[1], tile->a[0], tile->sum[0] * tile->b[0]);
 }
 
 static void merge(const struct attend_tile *tile)
 {
-    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
-        float *const into = tile->into[pair];
-        const float *const part = tile->part[pair];
-        const float largest = into[0] < part[0] ? part[0] : into[0];
-        const float a = fmath_exp(into[0] - largest), b = fmath_exp(part[0] - largest);
-        into[0] = largest;
-        into[1] = fmaf(into[1], a, part[1] * b);
-        for (uint32_t i = ATTEND_RECORD_MIX; i < ATTEND_RECORD_MIX + tile->head_dim; i++)
-            into[i] = fmaf(into[i], a, part[i] * b);
+    float *const into = tile->into[0] + ATTEND_RECORD_MIX;
+    for (uint32_t i = 0; i < tile->head_dim; i++)
+        into[i] = fmaf(into[i], tile->a[0], tile->mixes[i] * tile->b[0]);
+}
+
+static void mix(const struct attend_tile *tile, const struct attend_block *block, uint32_t first,
+                uint32_t end, enum attend_mix how)
+{
+    const int8_t *const bytes = block->v;
+    const size_t d = tile->head_dim;
+    for (size_t i = 0; i < d; i++) {
+        float sum = how == ATTEND_MIX_ADD ? tile->mixes[i] : 0.0f;
+        int32_t dot = 0; // at most 64 * 127 * 32767
+        for (uint32_t at = first; block->type != KV_Q8 && at < end; at++)
+            sum = fmaf(tile->scores[at], value_at(block->v, block->type, at * d + i), sum);
+        for (uint32_t at = first; block->type == KV_Q8 && at < end; at++)
+            dot += tile->weights[at] * bytes[(at / 2 * d + i) * 2 + at % 2];
+        tile->mixes[i] = block->type == KV_Q8 ? (float)dot * tile->weights_scale[0] : sum;
     }
+    if (how == ATTEND_MIX_MERGE)
+        merge(tile);
 }
 
 static void finish(const float *record, uint32_t head_dim, float *out)
@@ -210,24 +203,16 @@ static void finish(const float *record, uint32_t head_dim, float *out)
         out[i] = record[ATTEND_RECORD_MIX + i] * factor;
 }
 
-static void widen(const uint16_t *from, uint32_t n, float *to)
-{
-    for (uint32_t i = 0; i < n; i++)
-        to[i] = quant_f16_to_f32(from[i]);
-}
-
 static const struct attend_leaves leaves = {
     .n_pairs = 1,
+    .quantise = quantise16,
+    .widen = widen,
     .scores = scores,
     .softmax = softmax,
-    .mix = mix,
-    .scores_q8 = scores_q8,
-    .mix_q8 = mix_q8,
-    .quantise = quantise16,
     .weigh = weigh,
+    .mix = mix,
     .merge = merge,
     .finish = finish,
-    .widen = widen,
 };
 
 static void run(const struct attend *a, void *scratch)

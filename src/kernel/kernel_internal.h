@@ -182,6 +182,8 @@ struct attend_block {
     enum kv_type type;
     const void *k, *v;
     const float *k_scales, *v_scales; // q8
+    /* What is read after K and after V, as large as they are: to be fetched meanwhile. */
+    const void *ahead_of_k, *ahead_of_v;
 };
 
 /* Bytes of one kv head's part of a page; where its V block begins, and of q8 the scales of K. */
@@ -189,54 +191,61 @@ size_t attend_block_bytes(const struct kv_shape *shape);
 size_t attend_v_offset(const struct kv_shape *shape);
 size_t attend_scales_offset(const struct kv_shape *shape);
 
-/* Up to ATTEND_PAIRS_CAP pairs of (row, query head) and one page. */
+/* Up to ATTEND_PAIRS_CAP pairs of (row, query head) and one page. Only the first n_pairs of each
+ * array hold something, but `largest` and `into_largest` are zero after them. */
 struct attend_tile {
     uint32_t n_pairs;
     uint32_t head_dim;
     float scale;
     const float *q[ATTEND_PAIRS_CAP];
-    float *scores[ATTEND_PAIRS_CAP]; // [64] each, 64-byte aligned
-    float *part[ATTEND_PAIRS_CAP];   // record of this page
-    float *into[ATTEND_PAIRS_CAP];   // record that it is merged into
+    float *into[ATTEND_PAIRS_CAP]; // record that the page is merged into
+    float *scores;                 // [ATTEND_PAIRS_CAP][64], then the weights
+    float *mixes;                  // [ATTEND_PAIRS_CAP][mix_stride] of the page
+    size_t mix_stride;
     /* q8: q as int16 and its scale times that of the scores; the page's weights likewise. */
     const int16_t *q16[ATTEND_PAIRS_CAP];
     float q16_scale[ATTEND_PAIRS_CAP];
-    int16_t *weights[ATTEND_PAIRS_CAP]; // [64] each, 64-byte aligned
+    int16_t *weights; // [ATTEND_PAIRS_CAP][64]
     float weights_scale[ATTEND_PAIRS_CAP];
+    /* Places [first, end) of the page that a pair sees, at least one. */
+    uint32_t first[ATTEND_PAIRS_CAP], end[ATTEND_PAIRS_CAP];
+    /* The page's maximum and sum, and rule 7's a and b: what the record and the page's mix are
+     * multiplied with. */
+    float largest[16], sum[16], into_largest[16], a[16], b[16];
+};
+
+/* How `mix` treats what is there. */
+enum attend_mix {
+    ATTEND_MIX_ADD,   // mixes += the places; they were cleared, and `merge` follows
+    ATTEND_MIX_MERGE, // the places are all that the pairs see: merges their mix into the records
 };
 
 struct attend_leaves {
     uint32_t n_pairs; // of a tile, at most
-    /* scores of positions [16 first, 16 end) of a K block, times scale. */
-    void (*scores)(const struct attend_tile *tile, const void *k, enum kv_type type, uint32_t first,
-                   uint32_t end);
-    /* The same of a q8 block: (float)dot * (q16_scale * scale of the position). */
-    void (*scores_q8)(const struct attend_tile *tile, const struct attend_block *block,
-                      uint32_t first, uint32_t end);
-    /* Over positions [first, end) of scores[64]: scores become exp(score - max), those outside 0;
-     * the record gets maximum and sum (rule 4). */
-    void (*softmax)(float *scores, uint32_t first, uint32_t end, float *record);
-    /* The mix of each part = fma over positions [first, end) in order of scores[position] * v. */
-    void (*mix)(const struct attend_tile *tile, const void *v, enum kv_type type, uint32_t first,
-                uint32_t end);
-    /* The mix of each part of a q8 block: (float)dot over positions [first, end) of weights and v,
-     * times weights_scale. first and end are even; weights of places that a pair does not see are
-     * zero. */
-    void (*mix_q8)(const struct attend_tile *tile, const struct attend_block *block, uint32_t first,
-                   uint32_t end);
     /* x[n] as int16 (n even; q is written up to a multiple of 16): the scale, NaN when a value is
      * not finite. */
     float (*quantise)(const float *x, uint32_t n, int16_t *q);
-    /* The weights scores[64] times scales[64] as int16, places outside [first, end) 0: the scale.
-     */
-    float (*weigh)(const float *scores, const float *scales, uint32_t first, uint32_t end,
-                   int16_t *weights);
-    /* Merges each part, none of them empty, into its record (rule 7). */
+    /* f16 to f32. */
+    void (*widen)(const uint16_t *from, uint32_t n, float *to);
+    /* scores of positions [16 first, 16 end): the dot times scale; of q8 (float)dot times
+     * (q16_scale * the position's). */
+    void (*scores)(const struct attend_tile *tile, const struct attend_block *block, uint32_t first,
+                   uint32_t end);
+    /* Over the places that each pair sees: scores become exp(score - max), others 0; `largest` and
+     * `sum` are filled in. q8: their products with the positions' scales become int16, in
+     * `weights`. */
+    void (*softmax)(struct attend_tile *tile, const struct attend_block *block);
+    /* Merges `largest` and `sum` into the records and fills in a and b (rule 7). */
+    void (*weigh)(struct attend_tile *tile);
+    /* The mix over places [first, end), in order, which all pairs see: fma of scores[place] and v.
+     * q8: always to be merged, first and end are even, and a place that a pair does not see has
+     * weight 0: (float)dot times weights_scale. */
+    void (*mix)(const struct attend_tile *tile, const struct attend_block *block, uint32_t first,
+                uint32_t end, enum attend_mix how);
+    /* Merges the mixes into the records. */
     void (*merge)(const struct attend_tile *tile);
     /* out[head_dim] = mix * (1 / sum) */
     void (*finish)(const float *record, uint32_t head_dim, float *out);
-    /* f16 to f32. */
-    void (*widen)(const uint16_t *from, uint32_t n, float *to);
 };
 
 void attend_drive(const struct attend *a, void *scratch, const struct attend_leaves *leaves);
