@@ -14,9 +14,9 @@ demo: ## sets the machine up if needed, then runs the main job on a real model (
 check: ## what CI runs
 	$(Q)scripts/check.sh
 
-check-kernels: ## every instruction set of this CPU against the scalar one, then each timed
+check-kernels: ## every instruction set of this CPU against the scalar one, then the bars
 	$(Q)cmake --preset check >/dev/null && cmake --build build/check --target check_kernels
-	$(Q)build/check/check_kernels && build/check/check_kernels --bench
+	$(Q)build/check/check_kernels && cmake --build build/check --target cascadia && build/check/cascadia bench kernels
 
 check-peers: ## long differential runs against llama.cpp, transformers, tokenizers, the openai client
 	$(Q)scripts/check-peers.sh

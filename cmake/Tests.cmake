@@ -32,7 +32,7 @@ foreach(source ${tests})
   set_tests_properties(${folder}/${module} PROPERTIES TIMEOUT 300 LABELS ${folder})
 endforeach()
 
-# check_kernels: every rung of the CPU at hand against scalar; `check_kernels --bench` times them.
+# check_kernels: every rung of the CPU at hand against scalar.
 file(GLOB kernel_checks CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/tests/kernel/check_*.c)
 add_executable(check_kernels ${kernel_checks})
 target_compile_options(check_kernels PRIVATE ${warnings})

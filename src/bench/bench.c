@@ -2,7 +2,7 @@
  * and waking them takes as long as a small window: each window is preceded by an empty one. */
 #include "bench/bench.h"
 
-#include <stddef.h>
+#include <string.h>
 
 #include "base/clock.h"
 
@@ -104,6 +104,18 @@ double bench_time_dot(struct team *team, const struct ceiling_dot *dot, uint64_t
     const uint64_t start = clock_ns();
     ceiling_dot_all(team, dot, steps);
     return (double)(clock_ns() - start) * 1e-9;
+}
+
+const char *bench_dot_name(const struct kernel *kernel)
+{
+    return strcmp(kernel->name, "avx512") == 0    ? "vpdpbusd zmm"
+           : strcmp(kernel->name, "avxvnni") == 0 ? "vpdpbusd ymm vex"
+                                                  : "maddubs+madd+add ymm";
+}
+
+const struct ceiling_dot *bench_dot(const struct kernel *kernel)
+{
+    return ceiling_dot_find(bench_dot_name(kernel));
 }
 
 uint64_t bench_dot_steps(const struct ceiling_dot *dot)

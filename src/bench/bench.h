@@ -54,6 +54,10 @@ double bench_time(struct team *team, void (*window)(void *context), void *contex
 double bench_time_read(struct bench *bench, struct team *team, const uint8_t *data, size_t bytes);
 double bench_time_dot(struct team *team, const struct ceiling_dot *dot, uint64_t steps);
 
+/* What a rung's products of quantised weights are made of; NULL when the CPU lacks it. */
+const struct ceiling_dot *bench_dot(const struct kernel *kernel);
+const char *bench_dot_name(const struct kernel *kernel);
+
 /* Steps of about a fifth of a millisecond. */
 uint64_t bench_dot_steps(const struct ceiling_dot *dot);
 

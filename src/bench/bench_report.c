@@ -2,6 +2,7 @@
 #include "bench/bench_report.h"
 
 #include <math.h>
+#include <stdio.h>
 
 #include "base/json.h"
 #include "bench/noise.h"
@@ -72,6 +73,38 @@ void report_bar(struct buf *out, const struct bar *bar, const struct bar_result 
             buf_printf(out, "                ");
         buf_printf(out, "  %s\n", c->rate);
     }
+}
+
+static void add_model_row(struct buf *out, const struct model_bench_row *row)
+{
+    const bool is_decode = row->kind == MODEL_BENCH_DECODE;
+    char what[48];
+    int n = snprintf(what, sizeof(what), "%s %u", is_decode ? "decode at" : "prefill", row->length);
+    if (is_decode && row->batch > 1)
+        snprintf(what + n, sizeof(what) - (size_t)n, ", %u sequences", row->batch);
+    buf_printf(out, "%-30s %7u ", what, row->threads);
+    if (row->why) {
+        buf_printf(out, " not measured: %s\n", row->why);
+        return;
+    }
+    buf_printf(out, "%9.1f  (%.1f .. %.1f)", row->rate, row->rate_low, row->rate_high);
+    if (row->has_share)
+        buf_printf(out, "  %.2f (%.2f .. %.2f) of the %s", row->share, row->share_low,
+                   row->share_high, is_decode ? "read" : "dot product");
+    buf_printf(out, "  %u rounds\n", row->rounds);
+}
+
+void report_model(struct buf *out, const struct model_bench_result *result)
+{
+    const struct engine_cost *const cost = &result->cost;
+    buf_printf(out,
+               "a step reads %.1f MB of weights, and %.1f KB for each position; opened in %.0f ms; "
+               "this machine reads %.1f GB/s of them\n",
+               (double)cost->weights_bytes * 1e-6, (double)cost->position_bytes * 1e-3,
+               result->open_s * 1e3, cost->read_bytes_per_s * 1e-9);
+    buf_printf(out, "\n%-30s %7s %9s\n", "model", "threads", "tokens/s");
+    for (uint32_t i = 0; i < result->n_rows; i++)
+        add_model_row(out, &result->rows[i]);
 }
 
 /* ---- JSON ---- */
@@ -148,6 +181,60 @@ void report_ceilings_json(struct buf *out, const struct ceilings *ceilings)
         buf_add_char(out, '}');
     }
     buf_add_char(out, ']');
+}
+
+static void add_model_row_json(struct buf *out, const struct model_bench_row *row)
+{
+    const bool is_decode = row->kind == MODEL_BENCH_DECODE;
+    buf_printf(out, "{\"what\":\"%s\",\"threads\":%u,\"%s\":%u,\"batch\":%u,\"rounds\":%u",
+               is_decode ? "decode" : "prefill", row->threads, is_decode ? "depth" : "rows",
+               row->length, row->batch, row->rounds);
+    const struct {
+        const char *key;
+        double value;
+        bool is_there;
+    } members[] = {
+        { "tokens_per_second", row->rate, !row->why },
+        { "tokens_per_second_p25", row->rate_low, !row->why },
+        { "tokens_per_second_p75", row->rate_high, !row->why },
+        { "share", row->share, row->has_share },
+        { "share_p25", row->share_low, row->has_share },
+        { "share_p75", row->share_high, row->has_share },
+    };
+    for (size_t i = 0; i < sizeof(members) / sizeof(*members); i++) {
+        if (!members[i].is_there)
+            continue;
+        buf_add_char(out, ',');
+        member_number(out, members[i].key, members[i].value);
+    }
+    if (row->has_share)
+        buf_printf(out, ",\"share_of\":\"%s\"", is_decode ? "read" : "dot");
+    if (row->why) {
+        buf_add_char(out, ',');
+        member_text(out, "why_not", row->why);
+    }
+    buf_add_char(out, '}');
+}
+
+void report_model_json(struct buf *out, const struct model_bench_result *result)
+{
+    const struct engine_cost *const cost = &result->cost;
+    json_write_key(out, "model");
+    buf_printf(out,
+               "{\"weights_bytes\":%llu,\"position_bytes\":%llu,\"row_macs\":%llu,"
+               "\"logits_macs\":%llu,",
+               (unsigned long long)cost->weights_bytes, (unsigned long long)cost->position_bytes,
+               (unsigned long long)cost->row_macs, (unsigned long long)cost->logits_macs);
+    member_number(out, "read_bytes_per_second", cost->read_bytes_per_s);
+    buf_add_char(out, ',');
+    member_number(out, "open_seconds", result->open_s);
+    buf_add_text(out, ",\"rows\":[");
+    for (uint32_t i = 0; i < result->n_rows; i++) {
+        if (i)
+            buf_add_char(out, ',');
+        add_model_row_json(out, &result->rows[i]);
+    }
+    buf_add_text(out, "]}");
 }
 
 static void add_case_json(struct buf *out, const struct bar_case *c)

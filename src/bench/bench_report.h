@@ -7,6 +7,7 @@
 #include "bench/bar.h"
 #include "bench/ceilings.h"
 #include "bench/machine.h"
+#include "bench/model_bench.h"
 
 #include <stdbool.h>
 
@@ -21,11 +22,14 @@ void report_ceilings(struct buf *out, const struct ceilings *ceilings);
 /* One bar with its cases. */
 void report_bar(struct buf *out, const struct bar *bar, const struct bar_result *result);
 
+void report_model(struct buf *out, const struct model_bench_result *result);
+
 /* "name":{...} without a comma: members of the document that the command writes. */
 void report_machine_json(struct buf *out, const struct machine *machine,
                          const struct kernel *kernel);
 void report_noise_json(struct buf *out, const struct bench_noise *noise);
 void report_ceilings_json(struct buf *out, const struct ceilings *ceilings);
+void report_model_json(struct buf *out, const struct model_bench_result *result);
 /* {...}: an element of "bars". */
 void report_bar_json(struct buf *out, const struct bar *bar, const struct bar_result *result);
 

@@ -173,13 +173,6 @@ struct setting {
     double best_dot_s; // of dot_steps on the team
 };
 
-static const char *dot_of(const struct kernel *kernel)
-{
-    return strcmp(kernel->name, "avx512") == 0    ? "vpdpbusd zmm"
-           : strcmp(kernel->name, "avxvnni") == 0 ? "vpdpbusd ymm vex"
-                                                  : "maddubs+madd+add ymm";
-}
-
 static double ops(const struct product *p)
 {
     return 2.0 * p->of.m * p->of.rows * p->of.cols;
@@ -294,7 +287,7 @@ static bool can_measure(const struct matmul_spec *spec, struct bench *bench,
     *s = (struct setting){ .spec = spec, .bench = bench, .best_dot_s = INFINITY };
     s->team = bench_team(bench, spec->threads);
     if (*kernel)
-        s->dot = ceiling_dot_find(spec->dot ? spec->dot : dot_of(*kernel));
+        s->dot = ceiling_dot_find(spec->dot ? spec->dot : bench_dot_name(*kernel));
     if (*kernel && s->team && s->dot)
         return true;
     result->state = BAR_NOT_HERE;
@@ -305,7 +298,7 @@ static bool can_measure(const struct matmul_spec *spec, struct bench *bench,
                  bench->options.threads);
     else
         snprintf(result->why, sizeof(result->why), "no %s",
-                 spec->dot ? spec->dot : dot_of(*kernel));
+                 spec->dot ? spec->dot : bench_dot_name(*kernel));
     return false;
 }
 

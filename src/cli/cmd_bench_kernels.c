@@ -123,6 +123,16 @@ static bool run_bars(struct bench *bench, struct err *err)
     return done;
 }
 
+/* True when the list names a bar at all. */
+static bool names_some(const char *list)
+{
+    for (uint32_t i = 0; i < n_bars; i++) {
+        if (bar_is_named(&bars[i], list))
+            return true;
+    }
+    return false;
+}
+
 static int run(const struct command *command, int argc, char **argv)
 {
     size_t n_words;
@@ -130,6 +140,10 @@ static int run(const struct command *command, int argc, char **argv)
     struct bench bench = { 0 };
     if (!command_parse(command, argc, argv, NULL, 0, 0, &n_words))
         return 2;
+    if (chosen.only && !names_some(chosen.only)) {
+        err_set(&err, ERR_ARGUMENT, "--only %s names no bar", chosen.only);
+        return command_misused(command, &err);
+    }
     const bool done = open_bench(&bench, &err) && run_bars(&bench, &err);
     bench_release(&bench);
     return done ? 0 : command_failed(command, &err);

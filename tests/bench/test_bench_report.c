@@ -83,6 +83,58 @@ static void json_of_ceilings(void **state)
     buf_release(&out);
 }
 
+static const struct model_bench_result model = {
+    .cost = { .weights_bytes = 1000, .position_bytes = 10, .row_macs = 7, .read_bytes_per_s = 2e9 },
+    .open_s = 0.5,
+    .n_rows = 3,
+    .rows = { { .kind = MODEL_BENCH_PREFILL,
+                .threads = 2,
+                .length = 128,
+                .batch = 1,
+                .rounds = 5,
+                .rate = 900,
+                .rate_low = 800,
+                .rate_high = 950,
+                .share = 0.5,
+                .has_share = true },
+              { .kind = MODEL_BENCH_DECODE, .length = 512, .batch = 4, .rounds = 5, .rate = 20 },
+              { .kind = MODEL_BENCH_DECODE, .length = 4096, .batch = 1, .why = "too long" } },
+};
+
+static void json_of_models(void **state)
+{
+    struct buf out;
+    (void)state;
+    buf_init(&out, 1 << 16);
+    buf_add_char(&out, '{');
+    report_model_json(&out, &model);
+    buf_add_char(&out, '}');
+    struct json *const json = document(&out);
+    const struct json *const rows = json_get(json_get(json, "model"), "rows");
+    assert_int_equal(json_int(json_get(json_get(json, "model"), "weights_bytes"), 0), 1000);
+    assert_true(json_number(json_get(json_at(rows, 0), "share"), 0) == 0.5);
+    assert_true(str_is(json_text(json_get(json_at(rows, 0), "share_of")), "dot"));
+    assert_int_equal(json_int(json_get(json_at(rows, 0), "rows"), 0), 128);
+    assert_int_equal(json_int(json_get(json_at(rows, 1), "depth"), 0), 512);
+    assert_null(json_get(json_at(rows, 1), "share"));
+    assert_null(json_get(json_at(rows, 2), "tokens_per_second"));
+    assert_true(str_is(json_text(json_get(json_at(rows, 2), "why_not")), "too long"));
+    json_free(json);
+    buf_release(&out);
+}
+
+static void table_of_models(void **state)
+{
+    struct buf out;
+    (void)state;
+    buf_init(&out, 1 << 16);
+    report_model(&out, &model);
+    assert_non_null(strstr(out.data, "900.0  (800.0 .. 950.0)  0.50"));
+    assert_non_null(strstr(out.data, "decode at 512, 4 sequences"));
+    assert_non_null(strstr(out.data, "not measured: too long"));
+    buf_release(&out);
+}
+
 static void tables(void **state)
 {
     const struct bench_noise quiet = { 0.01, 0.02 }, loud = { 0.01, 0.11 };
@@ -117,10 +169,9 @@ static void quantiles(void **state)
 int main(void)
 {
     const struct CMUnitTest tests_here[] = {
-        cmocka_unit_test(json_of_bars),
-        cmocka_unit_test(json_of_ceilings),
-        cmocka_unit_test(tables),
-        cmocka_unit_test(quantiles),
+        cmocka_unit_test(json_of_bars),   cmocka_unit_test(json_of_ceilings),
+        cmocka_unit_test(json_of_models), cmocka_unit_test(table_of_models),
+        cmocka_unit_test(tables),         cmocka_unit_test(quantiles),
     };
     return cmocka_run_group_tests(tests_here, NULL, NULL);
 }

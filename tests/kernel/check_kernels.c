@@ -1,5 +1,5 @@
-/* What check_kernels.h promises, the vector family, and the program: `check_kernels` checks,
- * `check_kernels --bench` times. */
+/* What check_kernels.h promises, the vector family, and the program. How fast the rungs are is
+ * `cascadia bench kernels`. */
 #include "check_kernels.h"
 
 #include <math.h>
@@ -428,20 +428,15 @@ static void check_rung(const struct kernel *kernel)
     }
 }
 
-int main(int argc, char **argv)
+int main(void)
 {
-    const bool bench = argc > 1 && strcmp(argv[1], "--bench") == 0;
     _mm_setcsr(_mm_getcsr() | 0x8040); // flush to zero, denormals are zero: as on a team
     for (uint32_t i = 0; kernels[i]; i++) {
         if (!kernel_usable(kernels[i]))
             printf("SKIPPED %s: this CPU lacks it\n", kernels[i]->name);
-        else if (bench)
-            bench_kernels(kernels[i]);
         else
             check_rung(kernels[i]);
     }
-    if (bench)
-        return 0;
     judge.pinned = hash_stream_new();
     check_fmath();
     judge_hash("fmath", fmath_pinned);

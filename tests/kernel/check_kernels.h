@@ -60,6 +60,5 @@ void check_attend_q8(const struct kernel *scalar, const struct kernel *kernel);
 void check_fmath(void);      // against libm, with a tolerance
 void check_definition(void); // scalar products against sums in double
 void check_attend_definition(void);
-void bench_kernels(const struct kernel *kernel);
 
 #endif
