@@ -145,9 +145,11 @@ static uint32_t pairs_at_once(uint32_t left)
         }                                                                                          \
     }
 
-LEAF_INLINE void fetch(const void *base, size_t bytes)
+/* The lines of `bytes` bytes, a multiple of half a line, into the second-level cache: the first
+ * level holds what is worked on, and its few pending misses would be the limit. */
+LEAF_INLINE void fetch(const uint8_t *from, const uint32_t bytes)
 {
-    __builtin_prefetch((const uint8_t *)base + bytes);
+    UNROLL_8(i, (bytes + LINE - 1) / LINE, __builtin_prefetch(from + i * LINE, 0, 2);)
 }
 
 /* ---- scores ---- */
@@ -170,7 +172,9 @@ LEAF_INLINE void score_columns(const struct attend_tile *tile, const struct atte
                                const uint32_t n_pairs, const uint32_t n_columns)
 {
     const uint32_t d = tile->head_dim;
-    const size_t value_bytes = type == KV_F32 ? 4 : 2;
+    const uint32_t step_bytes = n_columns * WIDTH * (type == KV_F32 ? 4 : 2);
+    const uint8_t *ahead =
+        (const uint8_t *)block->ahead_of_k + (size_t)first * d * LANES * (type == KV_F32 ? 4 : 2);
     const float *q[ATTEND_PAIRS_CAP];
     lanes acc[ATTEND_PAIRS_CAP][4];
     UNROLL_12(i, n_pairs, {
@@ -181,12 +185,11 @@ LEAF_INLINE void score_columns(const struct attend_tile *tile, const struct atte
         lanes column[4];
         lanes v[ATTEND_PAIRS_CAP];
         size_t at[4];
-        UNROLL_4(c, n_columns, {
-            at[c] = ((size_t)(first + c / BLOCK_COLUMNS) * d + j) * LANES;
-            if (c % BLOCK_COLUMNS == 0)
-                fetch(block->ahead_of_k, at[c] * value_bytes);
-            at[c] += c % BLOCK_COLUMNS * WIDTH;
-        })
+        fetch(ahead, step_bytes);
+        ahead += step_bytes;
+        UNROLL_4(c, n_columns,
+                 at[c] = ((size_t)(first + c / BLOCK_COLUMNS) * d + j) * LANES +
+                         c % BLOCK_COLUMNS * WIDTH;)
         if (n_pairs <= n_columns) { // hold these, one column at a time
             UNROLL_4(i, n_pairs, v[i] = lanes_set(q[i][j]);)
             UNROLL_4(c, n_columns, {
@@ -213,7 +216,8 @@ LEAF_INLINE void score_columns_q8(const struct attend_tile *tile, const struct a
                                   uint32_t first, uint32_t pair, const uint32_t n_pairs,
                                   const uint32_t n_columns)
 {
-    const uint32_t n = tile->head_dim / 2;
+    const uint32_t n = tile->head_dim / 2, step_bytes = n_columns * WIDTH * 2;
+    const uint8_t *ahead = (const uint8_t *)block->ahead_of_k + (size_t)first * n * LANES * 2;
     const int16_t *q[ATTEND_PAIRS_CAP];
     ilanes acc[ATTEND_PAIRS_CAP][4];
     UNROLL_12(i, n_pairs, {
@@ -223,10 +227,10 @@ LEAF_INLINE void score_columns_q8(const struct attend_tile *tile, const struct a
     for (uint32_t j = 0; j < n; j++) {
         const size_t at = ((size_t)first * n + j) * LANES * 2;
         ilanes column[4];
+        fetch(ahead, step_bytes);
+        ahead += step_bytes;
         UNROLL_4(c, n_columns, {
             const size_t of_c = at + c / BLOCK_COLUMNS * (size_t)n * LANES * 2;
-            if (c % BLOCK_COLUMNS == 0)
-                fetch(block->ahead_of_k, of_c);
             column[c] =
                 ilanes_load_int8((const int8_t *)block->k + of_c + c % BLOCK_COLUMNS * WIDTH * 2);
         })
@@ -283,7 +287,7 @@ static void scores(const struct attend_tile *tile, const struct attend_block *bl
 #undef PAIRS_LEAF
 #define PAIRS_LEAF(n) score_pairs(tile, block, first, end, pair, KV_Q8, n)
     case KV_Q8:
-        UNROLL_8(i, 8, fetch(block->k_scales, i * LINE);) // and those of V
+        fetch((const uint8_t *)block->k_scales, 8 * LINE); // and those of V
         FOR_PAIRS(tile)
         break;
 #undef PAIRS_LEAF
@@ -384,12 +388,6 @@ LEAF_INLINE void merge_column(const struct attend_tile *tile, uint32_t pair, uin
     lanes_store(into, lanes_fma(lanes_load(into), lanes_set(tile->a[pair]), added));
 }
 
-/* Lines of a row of V, from byte `at` on, of the block that comes after. */
-LEAF_INLINE void fetch_row(const struct attend_block *block, size_t at, const uint32_t bytes)
-{
-    UNROLL_8(i, (bytes + LINE - 1) / LINE, fetch(block->ahead_of_v, at + i * LINE);)
-}
-
 /* n_pairs pairs from `pair` on, n_columns registers of dimensions from `dim` on; the last may be
  * cut. */
 LEAF_INLINE void mix_columns(const struct attend_tile *tile, const struct attend_block *block,
@@ -398,7 +396,9 @@ LEAF_INLINE void mix_columns(const struct attend_tile *tile, const struct attend
                              const uint32_t n_columns)
 {
     const uint32_t d = tile->head_dim, left = d - dim - (n_columns - 1) * WIDTH;
-    const uint32_t value_bytes = type == KV_F32 ? 4 : 2;
+    const uint32_t step_bytes = n_columns * WIDTH * (type == KV_F32 ? 4 : 2);
+    const uint8_t *ahead =
+        (const uint8_t *)block->ahead_of_v + (size_t)dim * PAGE * (type == KV_F32 ? 4 : 2);
     const float *const p = tile->scores + pair * PAGE;
     float *const mixes = tile->mixes + pair * tile->mix_stride + dim;
     lanes acc[ATTEND_PAIRS_CAP][4];
@@ -413,7 +413,8 @@ LEAF_INLINE void mix_columns(const struct attend_tile *tile, const struct attend
         const size_t index = (size_t)at * d + dim;
         lanes row[4];
         lanes weight[ATTEND_PAIRS_CAP];
-        fetch_row(block, index * value_bytes, n_columns * WIDTH * value_bytes);
+        fetch(ahead, step_bytes);
+        ahead += step_bytes;
         if (n_pairs <= n_columns) { // hold the weights, one register of V at a time
             UNROLL_4(i, n_pairs, weight[i] = lanes_set(p[i * PAGE + at]);)
             UNROLL_4(c, n_columns, {
@@ -450,6 +451,8 @@ LEAF_INLINE void mix_columns_q8(const struct attend_tile *tile, const struct att
                                 const uint32_t n_pairs, const uint32_t n_columns)
 {
     const uint32_t d = tile->head_dim, left = d - dim - (n_columns - 1) * WIDTH;
+    const uint32_t step_bytes = n_columns * WIDTH * 2;
+    const uint8_t *ahead = (const uint8_t *)block->ahead_of_v + (size_t)dim * PAGE;
     const int16_t *const p = tile->weights + pair * PAGE;
     ilanes acc[ATTEND_PAIRS_CAP][4];
     UNROLL_12(i, n_pairs, UNROLL_4(c, n_columns, acc[i][c] = ilanes_zero();))
@@ -457,7 +460,8 @@ LEAF_INLINE void mix_columns_q8(const struct attend_tile *tile, const struct att
         const size_t index = (size_t)at * d + 2 * dim;
         const int8_t *const v = (const int8_t *)block->v + index;
         ilanes row[4];
-        fetch_row(block, index, n_columns * WIDTH * 2);
+        fetch(ahead, step_bytes);
+        ahead += step_bytes;
         UNROLL_4(c, n_columns,
                  row[c] = c + 1 < n_columns ? ilanes_load_int8(v + c * WIDTH * 2)
                                             : ilanes_load_int8_until(v + c * WIDTH * 2, left);)
