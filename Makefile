@@ -30,8 +30,8 @@ asan tsan: ## the tests, rebuilt with a sanitizer
 fuzz: ## libFuzzer with asan, a minute a target (F=name for one, S=seconds)
 	$(Q)scripts/fuzz.sh "$(F)" "$(S)"
 
-bench: ## interleaved against llama.cpp; raw data to bench/
-	$(Q)scripts/bench.sh
+bench: all ## interleaved against llama.cpp and OpenVINO; table, picture, raw data to build/ (ARGS="--help")
+	$(Q)python3 bench/compare $(ARGS)
 
 format: ## clang-format in place
 	$(Q)scripts/format.sh --fix

@@ -13,6 +13,10 @@ import time
 
 VERSION = "0.3.36"
 TARGETS = ["llama-server", "llama-bench", "llama-perplexity"]
+ISA = {
+    None: ["-DGGML_NATIVE=ON"],
+    "avx2": ["-DGGML_NATIVE=OFF"] + [f"-DGGML_{flag}=ON" for flag in ("SSE42", "AVX", "AVX2", "FMA", "F16C", "BMI2")],
+}
 CACHE = pathlib.Path(os.environ.get("XDG_CACHE_HOME", pathlib.Path.home() / ".cache")) / "cascadia"
 MODEL = CACHE / "models" / "SmolLM2-135M-Instruct.Q4_1.gguf"
 
@@ -21,22 +25,25 @@ def run(*words, **more):
     return subprocess.run([str(w) for w in words], check=True, **more)
 
 
-def build():
-    """The folder with the peer's programs; builds them if they are not there (some minutes)."""
+def build(isa=None, targets=TARGETS):
+    """The folder with the peer's programs, built for this CPU or for an instruction set; builds them if they are not
+    there (some minutes)."""
     home = CACHE / "peers" / f"llama-cpp-python-{VERSION}"
-    programs = home / "build" / "bin"
-    if all((programs / name).exists() for name in TARGETS):
+    folder = home / ("build" if isa is None else f"build-{isa}")
+    programs = folder / "bin"
+    if all((programs / name).exists() for name in targets):
         return programs
     home.mkdir(parents=True, exist_ok=True)
     print("building llama.cpp, once", file=sys.stderr)
-    run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "llama-cpp-python", "-d", home,
-        f"llama-cpp-python=={VERSION}")
-    with tarfile.open(next(home.glob("*.tar.gz"))) as archive:
-        archive.extractall(home)
-    source = next(home.glob("llama_cpp_python-*")) / "vendor" / "llama.cpp"
-    run("cmake", "-S", source, "-B", home / "build", "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON",
-        "-DLLAMA_CURL=OFF", "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DGGML_RPC=ON", stdout=subprocess.DEVNULL)
-    run("cmake", "--build", home / "build", "--target", *TARGETS, stdout=subprocess.DEVNULL)
+    if not any(home.glob("llama_cpp_python-*/vendor")):
+        run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "llama-cpp-python", "-d", home,
+            f"llama-cpp-python=={VERSION}")
+        with tarfile.open(next(home.glob("*.tar.gz"))) as archive:
+            archive.extractall(home)
+    source = next(home.glob("llama_cpp_python-*/vendor")) / "llama.cpp"
+    run("cmake", "-S", source, "-B", folder, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release", *ISA[isa], "-DLLAMA_CURL=OFF",
+        "-DLLAMA_OPENSSL=OFF", "-DLLAMA_BUILD_TESTS=OFF", "-DGGML_RPC=ON", stdout=subprocess.DEVNULL)
+    run("cmake", "--build", folder, "--target", *targets, stdout=subprocess.DEVNULL)
     return programs
 
 
