@@ -202,6 +202,7 @@ static struct request_usage usage_of(const struct request *request)
         .prefill_ms = milliseconds(request->admitted_ns, request->first_token_ns),
         .decode_ms = milliseconds(request->first_token_ns, request->last_token_ns),
         .first_token_ms = milliseconds(request->submitted_ns, request->first_token_ns),
+        .read_share = request->steps_ns > 0.0 ? request->limit_ns / request->steps_ns : 0.0,
     };
 }
 

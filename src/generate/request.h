@@ -58,6 +58,7 @@ struct request_usage {
     double prefill_ms;     // admitted to first token
     double decode_ms;      // first token to last token: generated - 1 steps
     double first_token_ms; // submitted to first token
+    double read_share;     // of the machines' read limit, in its steps of decoding; 0: not known
 };
 
 /* A token of a piece, when log-probabilities were asked for. */

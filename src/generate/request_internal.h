@@ -48,6 +48,7 @@ struct request {
     uint64_t admission;   // rising; the youngest running request is preempted first
     uint64_t admitted_ns; // first admission; 0: not yet
     uint64_t first_token_ns, last_token_ns;
+    double limit_ns, steps_ns; // of its decode steps: least time by what they read, and time
 
     struct request_mailbox mailbox; // both
 

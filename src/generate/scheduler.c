@@ -2,6 +2,7 @@
  * the inbox and read atomics; whatever has to do with sequences is the work of scheduler_run.c. */
 #include "generate/scheduler.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "base/clock.h"
@@ -12,6 +13,15 @@
 #define QUEUE_CAP_DEFAULT 128u
 #define RECONNECT_MS_DEFAULT 30000u
 #define PREFILL_ROWS_DEFAULT 128u // over several stages: small enough to keep all of them busy
+
+static const struct metric_bounds first_token_bounds = {
+    .n_bounds = 13,
+    .bounds = { 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300 },
+};
+static const struct metric_bounds inter_token_bounds = {
+    .n_bounds = 12,
+    .bounds = { 0.001, 0.0025, 0.005, 0.0075, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5 },
+};
 
 static void fill_defaults(struct scheduler_options *options, const struct engine_info *info)
 {
@@ -30,6 +40,7 @@ static void release(struct scheduler *scheduler)
     sequence_table_release(&scheduler->table);
     batch_release(&scheduler->batch);
     queue_free(scheduler->inbox);
+    free(scheduler->costs);
     free(scheduler->new_slots);
     free(scheduler->new_params);
     free(scheduler);
@@ -49,6 +60,10 @@ struct scheduler *scheduler_start(const struct scheduler_options *options, struc
     scheduler->pipeline = options->pipeline;
     scheduler->down_since_ms = clock_ms();
     sequence_table_init(&scheduler->table, info->max_sequences, scheduler->options.n_stages + 1);
+    scheduler->costs = xcalloc(scheduler->options.n_stages + 1, sizeof(*scheduler->costs));
+    scheduler->stats.first_token_s.bounds = &first_token_bounds;
+    scheduler->stats.inter_token_s.bounds = &inter_token_bounds;
+    atomic_store(&scheduler->stats.read_share, (double)NAN);
     scheduler->inbox = queue_new(sizeof(struct request *), scheduler->options.queue_cap);
     scheduler->new_slots = xcalloc(info->max_sequences, sizeof(*scheduler->new_slots));
     scheduler->new_params = xcalloc(info->max_sequences, sizeof(*scheduler->new_params));
@@ -151,7 +166,11 @@ void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *
         .generated_total = atomic_load(&scheduler->stats.generated),
         .prefill_rate = atomic_load(&scheduler->stats.prefill_rate),
         .decode_rate = atomic_load(&scheduler->stats.decode_rate),
+        .read_share = atomic_load(&scheduler->stats.read_share),
+        .read_limit_s = atomic_load(&scheduler->stats.read_limit_s),
     };
+    metric_histogram_read(&scheduler->stats.first_token_s, &out->first_token_s);
+    metric_histogram_read(&scheduler->stats.inter_token_s, &out->inter_token_s);
 }
 
 void scheduler_describe(const struct scheduler *scheduler, struct buf *out)

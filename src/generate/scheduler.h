@@ -14,6 +14,7 @@
 #define CASCADIA_GENERATE_SCHEDULER_H
 
 #include "base/err.h"
+#include "base/metric.h"
 #include "generate/request.h"
 #include "pipeline/pipeline.h"
 
@@ -68,7 +69,14 @@ struct scheduler_stats {
     uint64_t done_total, cancelled_total, failed_total, refused_total, preempted_total;
     uint64_t prompt_rows_total, generated_total;
     double prefill_rate, decode_rate; // rows and tokens a second, over the last interval with work
+    /* What steps of decoding read at the machines' read limit, in time, over the time they took;
+     * the same interval. NaN: not known. */
+    double read_share;
+    double read_limit_s; // of the weights alone; NaN: not known
+    struct metric_distribution first_token_s, inter_token_s;
 };
+
+extern const struct metric_row scheduler_metrics[]; // of struct scheduler_stats
 
 void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *out);
 

@@ -22,6 +22,14 @@ struct waiting_list {
 struct scheduler_meter {
     uint64_t start_ns; // 0: no work since the last interval
     uint64_t prompt_rows, tokens;
+    double limit_ns, steps_ns; // of decode steps: see struct flight_cost
+};
+
+/* What a batch of nothing but decode rows has to read, as time at the machines' limit, and when it
+ * was handed on. */
+struct flight_cost {
+    uint64_t submitted_ns;
+    double limit_ns; // 0: other rows too, or not known
 };
 
 struct scheduler {
@@ -40,14 +48,16 @@ struct scheduler {
     struct {
         _Atomic uint32_t running, pages_used, pages_total;
         _Atomic uint64_t done, cancelled, failed, refused, preempted, prompt_rows, generated;
-        _Atomic double prefill_rate, decode_rate;
+        _Atomic double prefill_rate, decode_rate, read_share, read_limit_s;
+        struct metric_histogram first_token_s, inter_token_s;
     } stats;
 
     /* The scheduler's thread. */
     struct pipeline *pipeline;
     struct sequence_table table;
-    struct batch batch;  // the one being planned; no values
-    uint32_t *new_slots; // [max_sequences] sequences that begin in it, and their parameters
+    struct flight_cost *costs; // [flights_cap], beside the table's flights
+    struct batch batch;        // the one being planned; no values
+    uint32_t *new_slots;       // [max_sequences] sequences that begin in it, and their parameters
     const struct sampling_params **new_params;
     struct waiting_list waiting;
     uint64_t n_admitted;

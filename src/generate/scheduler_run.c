@@ -13,6 +13,8 @@
  * A chain that is lost fails what runs and keeps what waits, for a bounded time. Whatever the chain
  * is rebuilt of, nothing is admitted before a probe of one row has come back through all of it. */
 
+#include <math.h>
+
 #include "base/clock.h"
 #include "base/log.h"
 #include "generate/request_internal.h"
@@ -195,6 +197,8 @@ void scheduler_read_info(struct scheduler *scheduler)
                  pool_rows < info->ctx_size ? (uint32_t)pool_rows : info->ctx_size);
     atomic_store(&scheduler->vocab_size, info->vocab_size);
     atomic_store(&scheduler->stats.pages_total, info->n_pages);
+    atomic_store(&scheduler->stats.read_limit_s,
+                 info->step_read_ns ? info->step_read_ns * 1e-9 : (double)NAN);
 }
 
 static void lose_chain(struct scheduler *scheduler, const struct err *err)
@@ -335,6 +339,23 @@ static void free_pages(struct scheduler *scheduler)
         preempt(scheduler, slot);
 }
 
+/* What the planned batch costs at least, if it is a step of decoding alone: reading the weights,
+ * and for each row the keys and values that it sees. */
+static struct flight_cost plan_cost(const struct scheduler *scheduler, const struct flight *flight)
+{
+    const struct engine_info *info = pipeline_info(scheduler->pipeline);
+    struct flight_cost cost = { .submitted_ns = clock_ns() };
+    uint64_t n_positions = 0;
+    for (uint32_t i = 0; i < flight->n_parts; i++) {
+        if (!flight->parts[i].decodes)
+            return cost;
+        n_positions += scheduler->batch.rows[flight->parts[i].row_last].position + 1;
+    }
+    if (info->step_read_ns)
+        cost.limit_ns = info->step_read_ns + (double)n_positions * info->position_read_ps * 1e-3;
+    return cost;
+}
+
 /* Hands a planned batch on, with the parameters of the sequences that begin in it. */
 static bool submit_batch(struct scheduler *scheduler, struct flight *flight)
 {
@@ -348,6 +369,7 @@ static bool submit_batch(struct scheduler *scheduler, struct flight *flight)
         scheduler->new_params[n_new++] = &table->sequences[slot].request->sampling;
     }
     struct err err;
+    scheduler->costs[flight - table->flights] = plan_cost(scheduler, flight);
     if (pipeline_submit(scheduler->pipeline, &scheduler->batch, scheduler->new_slots,
                         scheduler->new_params, n_new, &err)) {
         sequence_table_commit(table, flight);
@@ -374,11 +396,23 @@ static void submit_batches(struct scheduler *scheduler)
 
 /* ---- answers ---- */
 
+static void time_token(struct scheduler *scheduler, const struct request *request, uint64_t now_ns)
+{
+    if (request->last_token_ns == 0)
+        metric_histogram_add(&scheduler->stats.first_token_s,
+                             (double)(now_ns - request->submitted_ns) * 1e-9);
+    else
+        metric_histogram_add(&scheduler->stats.inter_token_s,
+                             (double)(now_ns - request->last_token_ns) * 1e-9);
+}
+
 static void on_token(struct scheduler *scheduler, uint32_t slot,
                      const struct sampled_token *sampled)
 {
     struct request *request = scheduler->table.sequences[slot].request;
-    const enum completion_state state = request_add_token(request, sampled, clock_ns());
+    const uint64_t now_ns = clock_ns();
+    time_token(scheduler, request, now_ns);
+    const enum completion_state state = request_add_token(request, sampled, now_ns);
     scheduler->news = true;
     scheduler->meter.tokens++;
     atomic_fetch_add(&scheduler->stats.generated, 1);
@@ -406,9 +440,28 @@ static const struct sampled_token *find_token(const struct scheduler *scheduler,
     return NULL;
 }
 
+/* A step of decoding has come back: its least time and its time go to all that took part. */
+static void add_cost(struct scheduler *scheduler, const struct flight *flight)
+{
+    const struct flight_cost *cost = &scheduler->costs[flight - scheduler->table.flights];
+    if (cost->limit_ns <= 0.0)
+        return;
+    const double took_ns = (double)(clock_ns() - cost->submitted_ns);
+    scheduler->meter.limit_ns += cost->limit_ns;
+    scheduler->meter.steps_ns += took_ns;
+    for (uint32_t i = 0; i < flight->n_parts; i++) {
+        struct request *request = scheduler->table.sequences[flight->parts[i].sequence].request;
+        if (request == NULL)
+            continue;
+        request->limit_ns += cost->limit_ns;
+        request->steps_ns += took_ns;
+    }
+}
+
 static void on_answer(struct scheduler *scheduler, const struct flight *flight,
                       const struct pipeline_result *result)
 {
+    add_cost(scheduler, flight);
     for (uint32_t i = 0; i < flight->n_parts; i++) {
         const struct flight_part *part = &flight->parts[i];
         if (!part->decodes) {
@@ -488,6 +541,8 @@ static void update_stats(struct scheduler *scheduler)
     if (meter->prompt_rows + meter->tokens > 0 && seconds > 0.0) {
         atomic_store(&scheduler->stats.prefill_rate, (double)meter->prompt_rows / seconds);
         atomic_store(&scheduler->stats.decode_rate, (double)meter->tokens / seconds);
+        if (meter->steps_ns > 0.0)
+            atomic_store(&scheduler->stats.read_share, meter->limit_ns / meter->steps_ns);
         if (seconds >= RATE_LOG_SECONDS &&
             log_limit_pass(&scheduler->rate_limit, RATE_LOG_INTERVAL_MS))
             log_info("%u running, %u waiting, %.1f tokens/s, %.1f prompt rows/s, %u of %u pages",

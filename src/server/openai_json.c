@@ -92,10 +92,14 @@ void openai_write_timings(const struct request_usage *usage, struct buf *out)
     buf_printf(out,
                "{\"queue_ms\":%.3f,\"first_token_ms\":%.3f,\"prompt_n\":%u,\"prompt_ms\":%.3f,"
                "\"prompt_per_second\":%.3f,\"predicted_n\":%u,\"predicted_ms\":%.3f,"
-               "\"predicted_per_second\":%.3f}",
+               "\"predicted_per_second\":%.3f,\"predicted_read_share\":",
                usage->queue_ms, usage->first_token_ms, usage->prompt_rows, usage->prefill_ms,
                per_second(usage->prompt_rows, usage->prefill_ms), usage->generated,
                usage->decode_ms, per_second(decode_steps, usage->decode_ms));
+    if (usage->read_share > 0)
+        buf_printf(out, "%.3f}", usage->read_share);
+    else
+        buf_add_text(out, "null}");
 }
 
 /* ---- log-probabilities ---- */

@@ -15,6 +15,7 @@ struct route {
 
 static const struct route routes[] = {
     { .method = "GET", .path = "/health", .handle = health_handle },
+    { .method = "GET", .path = "/metrics", .handle = metrics_handle },
     { .method = "GET", .path = "/v1/models", .handle = models_handle },
     { .method = "GET", .path = "/v1/models/", .has_rest = true, .handle = models_handle },
     { .method = "POST", .path = "/v1/chat/completions", .api = &chat_api },

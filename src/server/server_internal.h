@@ -64,6 +64,7 @@ void task_free(struct task *task);
 void routes_handle(struct server *server, struct http_exchange *exchange);
 
 void health_handle(struct server *server, struct http_exchange *exchange, struct str rest);
+void metrics_handle(struct server *server, struct http_exchange *exchange, struct str rest);
 void models_handle(struct server *server, struct http_exchange *exchange, struct str rest);
 
 #endif

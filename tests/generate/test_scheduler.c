@@ -13,9 +13,12 @@
 #include "helpers/cm.h"
 #include "text/tokenizer_mock.h"
 
-static const struct engine_info roomy = {
-    .max_rows = 64, .max_sequences = 6, .n_pages = 256, .page_rows = 64, .ctx_size = 1024
-};
+static const struct engine_info roomy = { .max_rows = 64,
+                                          .max_sequences = 6,
+                                          .n_pages = 256,
+                                          .page_rows = 64,
+                                          .ctx_size = 1024,
+                                          .step_read_ns = 1000000 };
 
 static bool has_six_running(const struct scheduler *scheduler)
 {
@@ -45,10 +48,12 @@ static void test_length(void **state)
         assert_int_equal(client.end.usage.generated, n_tokens);
         assert_true(client.end.usage.first_token_ms >=
                     client.end.usage.queue_ms + client.end.usage.prefill_ms - 1e-6);
+        assert_true((client.end.usage.read_share > 0) == (n_tokens > 1)); // there are steps
         client_finish(&client);
     }
     struct scheduler_stats stats;
     scheduler_stats(bench->scheduler, &stats);
+    assert_true(stats.inter_token_s.sum >= 0 && stats.read_limit_s == 1e-3);
     assert_int_equal(stats.generated_total, 1 + 8 + 16);
     assert_int_equal(stats.prompt_rows_total, 15);
     assert_int_equal(stats.done_total, 3);

@@ -74,7 +74,8 @@ static void fake_play(struct request *request, const struct request_options *opt
                                          .queue_ms = 1,
                                          .prefill_ms = 100,
                                          .decode_ms = 200,
-                                         .first_token_ms = 101 };
+                                         .first_token_ms = 101,
+                                         .read_share = 0.75 };
     uint32_t text_size = 0;
     struct str line;
 
@@ -175,6 +176,8 @@ void scheduler_stats(const struct scheduler *scheduler, struct scheduler_stats *
 {
     *out = (struct scheduler_stats){ .running = atomic_load(&scheduler->n_live),
                                      .pages_total = 8,
+                                     .failed_total = 3,
+                                     .read_share = 0.5,
                                      .prompt_rows_cap = FAKE_PROMPT_ROWS_CAP };
 }
 

@@ -214,7 +214,7 @@ static void blank_out(struct buf *text)
 #define TIMINGS                                                                                    \
     "\"timings\":{\"queue_ms\":1.000,\"first_token_ms\":101.000,\"prompt_n\":%d,"                  \
     "\"prompt_ms\":100.000,\"prompt_per_second\":%d.000,\"predicted_n\":5,"                        \
-    "\"predicted_ms\":200.000,\"predicted_per_second\":20.000}"
+    "\"predicted_ms\":200.000,\"predicted_per_second\":20.000,\"predicted_read_share\":0.750}"
 
 static void expect_body(const struct answer *answer, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
@@ -540,6 +540,23 @@ static void test_paths_and_methods(void **state)
     bench_close(bench);
 }
 
+static void test_metrics(void **state)
+{
+    struct bench *const bench = bench_open((struct server_options){ 0 });
+    struct answer answer;
+    (void)state;
+
+    call(bench, "GET", "/metrics", "", &answer);
+    assert_int_equal(answer.status, 200);
+    assert_has(&answer.all, "text/plain; version=0.0.4; charset=utf-8");
+    assert_has(&answer.body, "\n# TYPE cascadia_requests_total counter\n");
+    assert_has(&answer.body, "\ncascadia_requests_total{outcome=\"failed\"} 3\n");
+    assert_has(&answer.body, "\ncascadia_decode_read_share 0.5\n");
+    assert_has(&answer.body, "\ncascadia_kv_pages 8\n");
+    answer_release(&answer);
+    bench_close(bench);
+}
+
 static void test_health(void **state)
 {
     struct bench *const bench = bench_open((struct server_options){ .insecure = true });
@@ -706,6 +723,7 @@ int main(void)
         cmocka_unit_test(test_too_long_a_prompt),
         cmocka_unit_test(test_failures),
         cmocka_unit_test(test_paths_and_methods),
+        cmocka_unit_test(test_metrics),
         cmocka_unit_test(test_health),
         cmocka_unit_test(test_a_leaving_client_cancels),
         cmocka_unit_test(test_a_silent_stream_begins_after_a_while),
