@@ -23,11 +23,12 @@
 #define NOISE_MS 100u
 #define LENGTH_CAP 1048576u
 #define BATCH_CAP 512u
+#define DECODE_CAP 65536u
 #define ROUNDS_DEFAULT 3u
 
 struct model_options {
-    const char *prefill, *depth, *batch;
-    uint32_t decode, rounds;
+    const char *prefill, *depth, *batch, *decode;
+    uint32_t rounds;
     double seconds;
     bool json;
     struct engine_choice engine;
@@ -47,9 +48,10 @@ static const struct option_row rows[] = {
                   "at most, for each number of threads; filling contexts not counted"),
     OPTION_U32(struct model_options, rounds, "rounds", "N", 0, 1000,
                "of each row, whatever it takes; 0: as the seconds allow"),
-    OPTION_U32(struct model_options, decode, "decode", "N", 0, 65536,
-               "instead of the table: rounds of one prefill, then N steps of one row behind one "
-               "depth, a JSON line each"),
+    OPTION_TEXT(
+        struct model_options, decode, "decode", "N",
+        "instead of the table: rounds of one prefill, then N steps (or 0) of one row behind "
+        "one depth, a JSON line each"),
     OPTION_BOOL(struct model_options, json, "json", "one JSON document instead of the table"),
     OPTION_END,
 };
@@ -86,9 +88,9 @@ static bool parse_list(const char *name, const char *text, uint32_t low, uint32_
     return true;
 }
 
-static bool parse_lists(struct model_bench_options *options, struct err *err)
+static bool parse_lists(struct model_bench_options *options, uint32_t *decode, struct err *err)
 {
-    const bool in_rounds = chosen.decode != 0;
+    const bool in_rounds = chosen.decode != NULL;
     const char *const prefill = in_rounds ? "512" : "128,512,2048";
     const char *const depth = in_rounds ? "0" : "0,512,4096,16384";
     const char *const batch = in_rounds ? "1" : "1,4,16";
@@ -99,36 +101,42 @@ static bool parse_lists(struct model_bench_options *options, struct err *err)
         !parse_list("batch", chosen.batch ? chosen.batch : batch, 1, BATCH_CAP, &options->batch,
                     err))
         return false;
-    if (in_rounds && (options->prefill.n_values != 1 || options->depth.n_values != 1 ||
-                      options->batch.n_values != 1 || options->batch.values[0] != 1))
+    struct model_bench_list steps = { .n_values = 1 };
+    if (in_rounds && !parse_list("decode", chosen.decode, 0, DECODE_CAP, &steps, err))
+        return false;
+    *decode = steps.values[0];
+    if (in_rounds &&
+        (steps.n_values != 1 || options->prefill.n_values != 1 || options->depth.n_values != 1 ||
+         options->batch.n_values != 1 || options->batch.values[0] != 1))
         return err_set(err, ERR_ARGUMENT,
-                       "with --decode there is one --prefill, one --depth and one sequence");
+                       "with --decode there is one number, one --prefill, one --depth and one "
+                       "sequence");
     return true;
 }
 
 /* ---- rounds ---- */
 
-static bool run_rounds(const struct model_bench_options *options, struct err *err)
+static bool run_rounds(const struct model_bench_options *options, uint32_t decode, struct err *err)
 {
     const uint32_t prefill = options->prefill.values[0], depth = options->depth.values[0];
     const uint32_t n_rounds = chosen.rounds ? chosen.rounds : ROUNDS_DEFAULT;
     struct engine_options engine = options->engine;
     struct model_feed feed;
     struct model_round round;
-    const uint32_t longest = depth + chosen.decode > prefill ? depth + chosen.decode : prefill;
+    const uint32_t longest = depth + decode > prefill ? depth + decode : prefill;
     engine.max_sequences = 1;
     if (engine.ctx_size == 0)
         engine.ctx_size = longest;
     bool done = model_feed_open(&feed, &engine, err);
     for (uint32_t i = 1; done && i <= n_rounds; i++) {
-        done = model_feed_round(&feed, prefill, depth, chosen.decode, &round, err);
+        done = model_feed_round(&feed, prefill, depth, decode, &round, err);
         if (!done)
             break;
         printf("{\"round\":%u,\"isa\":\"%s\",\"threads\":%u,\"prefill\":%u,\"depth\":%u,"
                "\"decode\":%u,\"prefill_tokens_per_second\":%.2f,"
                "\"decode_tokens_per_second\":%.2f}\n",
                i, chosen.engine.isa ? chosen.engine.isa : kernel_best()->name,
-               chosen.engine.threads, prefill, depth, chosen.decode, round.prefill_per_s,
+               chosen.engine.threads, prefill, depth, decode, round.prefill_per_s,
                round.decode_per_s);
         fflush(stdout);
     }
@@ -191,9 +199,10 @@ static int run(const struct command *command, int argc, char **argv)
     size_t n_words;
     struct err err = { 0 };
     struct model_bench_options options = { 0 };
+    uint32_t decode;
     if (!command_parse(command, argc, argv, words, 1, 1, &n_words))
         return 2;
-    if (!parse_lists(&options, &err))
+    if (!parse_lists(&options, &decode, &err))
         return command_misused(command, &err);
     char *const shard =
         bench_allowed(&err) ? model_path_shard(words[0], &chosen.source, &err) : NULL;
@@ -203,7 +212,7 @@ static int run(const struct command *command, int argc, char **argv)
     options.engine.model = shard;
     options.engine.record_dir = record;
     const bool done =
-        shard && (chosen.decode ? run_rounds(&options, &err) : run_table(&options, &err));
+        shard && (chosen.decode ? run_rounds(&options, decode, &err) : run_table(&options, &err));
     free(record);
     free(shard);
     return done ? 0 : command_failed(command, &err);

@@ -74,6 +74,8 @@ check "a bar that is none" refused "names no bar" 2 bench kernels --only Z9
 check "rounds" lines "[x['round'] for x in d] == [1, 2] and
     all(x['decode_tokens_per_second'] > 0 and x['prefill_tokens_per_second'] > 0 for x in d)" \
     bench "$model" --decode 3 --prefill 8 --depth 5 --rounds 2 --threads 1
+check "a round of a prefill alone" lines "len(d) == 1 and d[0]['decode_tokens_per_second'] == 0 and d[0]['prefill'] == 1" \
+    bench "$model" --prefill 1 --decode 0 --rounds 1 --threads 1
 check "the table of a model" json "len(d['model']['rows']) == 9 and d['model']['weights_bytes'] > 0 and
     sum('tokens_per_second' in r for r in d['model']['rows']) == 8 and
     d['model']['rows'][-1]['why_not'].startswith('longer than the context')" \
