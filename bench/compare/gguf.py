@@ -48,12 +48,13 @@ def _padding(n):
 
 def write(path, metadata, tensors, blocks):
     """Writes a file: `tensors` lists (name, kind, shape); `blocks(name, kind, shape)` yields a tensor's bytes in
-    pieces, so that no more than a piece is ever in memory. The file gets its name only when it is whole."""
+    pieces, so that no more than a piece is ever in memory. The file gets its name only when it is whole. `metadata`
+    is a dictionary, or a File whose metadata is taken over byte for byte."""
     part = pathlib.Path(f"{path}.part")
     with open(part, "wb") as f:
-        f.write(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(metadata)))
-        for key, value in metadata.items():
-            f.write(_text(key) + _value(value))
+        f.write(MAGIC + struct.pack("<IQQ", VERSION, len(tensors), len(getattr(metadata, "metadata", metadata))))
+        f.write(metadata.metadata_bytes() if isinstance(metadata, File) else
+                b"".join(_text(key) + _value(value) for key, value in metadata.items()))
         at = 0
         for name, kind, shape in tensors:
             f.write(_text(name) + struct.pack("<I", len(shape)))
@@ -87,9 +88,14 @@ class File:
             for _ in range(n_values):
                 key = self._string(f)
                 self.metadata[key] = self._read(f, self._number(f, "I"))
+            self._metadata_end = f.tell()
             tensors = [self._tensor(f) for _ in range(n_tensors)]
             base = f.tell() + _padding(f.tell())
         self.tensors = {name: (kind, shape, base + at) for name, kind, shape, at in tensors}
+
+    def metadata_bytes(self):
+        with open(self.path, "rb") as f:
+            return f.read(self._metadata_end)[24:]
 
     @staticmethod
     def _number(f, code):

@@ -20,7 +20,7 @@ const struct option_row engine_choice_compute_rows[] = {
     OPTION_CHOICE(struct engine_choice, activation, "activation-group", ENGINE_ACTIVATION_NAMES,
                   "values of an activation that share a scale when it is rounded to int8 for "
                   "quantised weights: as many as of the weight, so many, a row; none: it is not "
-                  "rounded, slow; else 128"),
+                  "rounded, slow; else weight"),
     OPTION_END,
 };
 

@@ -22,7 +22,7 @@ enum engine_kv_type { ENGINE_KV_DEFAULT, ENGINE_KV_F16, ENGINE_KV_F32, ENGINE_KV
 
 /* How activations are rounded before they meet quantised weights. */
 enum engine_activation {
-    ENGINE_ACTIVATION_DEFAULT, // the model's
+    ENGINE_ACTIVATION_DEFAULT, // ENGINE_ACTIVATION_WEIGHT
     ENGINE_ACTIVATION_WEIGHT,  // to int8 in the groups of the weights
     ENGINE_ACTIVATION_32,      // to int8 in groups of so many
     ENGINE_ACTIVATION_64,

@@ -21,7 +21,7 @@
 #include "weights/weights.h"
 
 /* Part of every settings hash: rises with any change of arithmetic (docs/numerics.md). */
-#define MODEL_NUMERICS_VERSION 1u
+#define MODEL_NUMERICS_VERSION 2u
 
 struct model {
     struct model_info info;
@@ -260,7 +260,7 @@ static bool open_all(struct model *model, const char *directory,
 {
     model->kernel = options->kernel != NULL ? options->kernel : kernel_best();
     model->activation = options->activation != MODEL_ACTIVATION_DEFAULT ? options->activation
-                                                                        : MODEL_ACTIVATION_G128;
+                                                                        : MODEL_ACTIVATION_WEIGHT;
     if (!model_config_read(&model->config, directory, err) || !choose_range(model, options, err) ||
         !open_weights(model, directory, options->record_dir, err))
         return false;

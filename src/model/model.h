@@ -21,7 +21,7 @@ enum model_kv { MODEL_KV_DEFAULT, MODEL_KV_F16, MODEL_KV_F32, MODEL_KV_Q8 };
 
 /* How activations are rounded before they meet quantised weights (numerics rule 1). */
 enum model_activation {
-    MODEL_ACTIVATION_DEFAULT, // MODEL_ACTIVATION_G128
+    MODEL_ACTIVATION_DEFAULT, // MODEL_ACTIVATION_WEIGHT: docs/accuracy.md says why
     MODEL_ACTIVATION_WEIGHT,  // in the groups of the weights they meet, the finest of a product's
     MODEL_ACTIVATION_G32,
     MODEL_ACTIVATION_G64,

@@ -166,7 +166,7 @@ static void test_hashes(void **state)
     options.kv_type = ENGINE_KV_F32;
     assert_true(plain.settings_hash != open_info(&options).settings_hash);
     options.kv_type = ENGINE_KV_DEFAULT;
-    options.activation = ENGINE_ACTIVATION_128;
+    options.activation = ENGINE_ACTIVATION_WEIGHT;
     assert_true(plain.settings_hash == open_info(&options).settings_hash);
     uint64_t hashes[ENGINE_ACTIVATION_NONE + 1];
     for (int i = ENGINE_ACTIVATION_WEIGHT; i <= ENGINE_ACTIVATION_NONE; i++) {
