@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-question="What is the capital of France?"
+question="Why is the sky blue?"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/cascadia
 sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 work=build/demo
