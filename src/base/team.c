@@ -19,20 +19,23 @@
  * succeeds proves that its op is not done, which is why no thread ever has to be waited for: only
  * chunks have.
  *
- * Sleeping. After the spin a thread sleeps on the `bell`; who sees the end of an op while some
- * sleep rings it. A thread's `done` and its look at `sleepers` are a store and a load, which the
- * processor may swap, and a fence would add a journey to each op. So a sleeper in the middle of a
- * list looks again after SLEEP_NS, and only the start of a list, which idle workers may have slept
- * before for ever, pays for a fence. */
+ * Sleeping. After the spin a thread that waits for others in the middle of a list gives its core
+ * away some times, for one of them may have been put off it by another program; then it sleeps on
+ * the `bell`; who sees the end of an op while some sleep rings it. A thread's `done` and its look
+ * at `sleepers` are a store and a load, which the processor may swap, and a fence would add a
+ * journey to each op. So a sleeper in the middle of a list looks again after SLEEP_NS, and only the
+ * start of a list, which idle workers may have slept before for ever, pays for a fence. */
 #include "base/team.h"
 
 #include "base/clock.h"
 #include "base/memory.h"
+#include "base/processors.h"
 #include "base/thread.h"
 
 #include <immintrin.h>
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -41,6 +44,7 @@
 
 #define SPIN_NS 50000u    // before sleeping
 #define SLEEP_NS 1000000u // in the middle of a list
+#define YIELDS 8u         // between the two: whoever is waited for may want this very core
 #define POLLS 64u         // without a pause between them: most waits are shorter
 #define PAUSES 16u        // between looks at the clock
 #define SLOTS 256u        // a power of two; longer lists are cut
@@ -84,6 +88,8 @@ struct team {
     struct worker *workers; // [n_threads], 0 unused
     struct line *lines;     // [n_threads]
     struct slot *slots;     // [SLOTS]
+    uint32_t *held;         // [n_held] processors that workers are held to; none: to no other
+    uint32_t n_held;
     /* Written by the caller between lists. */
     _Alignas(64) _Atomic uint64_t first, end; // numbers of the list at hand
     _Atomic(const atomic_bool *) stop;
@@ -273,6 +279,12 @@ static uint64_t wait_asleep(const struct part *part)
 {
     const struct timespec longest = { .tv_nsec = SLEEP_NS };
     uint64_t next;
+    for (uint32_t i = 0; i < YIELDS; i++) {
+        sched_yield();
+        next = look(part);
+        if (next != 0)
+            return next;
+    }
     atomic_fetch_add(&part->team->sleepers, 1);
     for (;;) {
         const uint32_t heard = atomic_load(&part->team->bell);
@@ -334,6 +346,8 @@ static void work(void *context)
     struct worker *worker = context;
     struct team *team = worker->team;
     uint64_t number = 1;
+    if (team->n_held > 0)
+        thread_hold(team->held, team->n_held);
     _mm_setcsr(_mm_getcsr() | FLUSH_DENORMALS);
     while (await_list(team, number)) {
         struct op op;
@@ -406,15 +420,28 @@ void team_each(struct team *team, team_body *body, void *context)
     run(team, &op, 1, NULL, true);
 }
 
+static void choose_processors(struct team *team, uint32_t n_threads)
+{
+    struct processors processors;
+    processors_read(&processors, &(struct processors_source){ 0 });
+    const uint32_t usual = processors_threads(&processors);
+    team->n_threads = n_threads ? n_threads : usual < TEAM_THREADS_CAP ? usual : TEAM_THREADS_CAP;
+    team->n_held = processors_hold(&processors, team->n_threads);
+    team->held = xcalloc(team->n_held + 1, sizeof *team->held);
+    for (uint32_t i = 0; i < team->n_held; i++)
+        team->held[i] = processors.of[i].id;
+    processors_release(&processors);
+}
+
 struct team *team_new(uint32_t n_threads, struct err *err)
 {
-    n_threads = n_threads ? n_threads : thread_processors();
     if (n_threads > TEAM_THREADS_CAP) {
         err_set(err, ERR_ARGUMENT, "%u threads: at most %u", n_threads, TEAM_THREADS_CAP);
         return NULL;
     }
     struct team *team = xaligned(sizeof *team);
-    team->n_threads = n_threads;
+    choose_processors(team, n_threads);
+    n_threads = team->n_threads;
     team->workers = xcalloc(n_threads, sizeof *team->workers);
     team->lines = xaligned(n_threads * sizeof *team->lines);
     team->slots = xaligned(SLOTS * sizeof *team->slots);
@@ -441,6 +468,7 @@ void team_free(struct team *team)
     for (uint32_t i = 1; i < team->n_threads; i++)
         thread_join(&team->workers[i].thread);
     free(team->workers);
+    free(team->held);
     free(team->lines);
     free(team->slots);
     free(team);

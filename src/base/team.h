@@ -45,8 +45,8 @@ struct team_watch {
     uint64_t *ended_ns;      // [n_ops] clock_ns when each op was done; NULL: not asked for
 };
 
-/* n_threads 0: as many as processors_choose takes. ERR_ARGUMENT: more than TEAM_THREADS_CAP;
- * ERR_SYSTEM. */
+/* n_threads 0: processors_threads. Where workers run: see base/processors.h. ERR_ARGUMENT: more
+ * than TEAM_THREADS_CAP; ERR_SYSTEM. */
 struct team *team_new(uint32_t n_threads, struct err *err);
 void team_free(struct team *team); // NULL is fine
 uint32_t team_threads(const struct team *team);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
-#include <unistd.h>
 
 struct start {
     void (*run)(void *context);
@@ -50,29 +49,19 @@ void thread_join(struct thread *thread)
     thread->running = false;
 }
 
-/* Whole processors that the control group's quota allows, or UINT32_MAX. */
-static uint32_t quota_processors(void)
+void thread_hold(const uint32_t *ids, uint32_t n)
 {
-    FILE *file = fopen("/sys/fs/cgroup/cpu.max", "re");
-    unsigned long long quota, period;
-    if (!file)
-        return UINT32_MAX;
-    bool limited = fscanf(file, "%llu %llu", &quota, &period) == 2 && period > 0;
-    fclose(file);
-    if (!limited)
-        return UINT32_MAX;
-    return quota < period ? 1 : (uint32_t)(quota / period);
-}
-
-uint32_t thread_processors(void)
-{
-    cpu_set_t set;
-    uint32_t allowed = 1, quota = quota_processors();
-    if (sched_getaffinity(0, sizeof set, &set) == 0)
-        allowed = (uint32_t)CPU_COUNT(&set);
-    else if (sysconf(_SC_NPROCESSORS_ONLN) > 0)
-        allowed = (uint32_t)sysconf(_SC_NPROCESSORS_ONLN);
-    return allowed < quota ? allowed : quota;
+    uint32_t highest = 0;
+    for (uint32_t i = 0; i < n; i++)
+        highest = ids[i] > highest ? ids[i] : highest;
+    cpu_set_t *mask = CPU_ALLOC(highest + 1);
+    const size_t bytes = CPU_ALLOC_SIZE(highest + 1);
+    must(mask != NULL);
+    CPU_ZERO_S(bytes, mask);
+    for (uint32_t i = 0; i < n; i++)
+        CPU_SET_S(ids[i], bytes, mask);
+    sched_setaffinity(0, bytes, mask);
+    CPU_FREE(mask);
 }
 
 void mutex_init(struct mutex *mutex)

@@ -18,8 +18,9 @@ bool thread_start(struct thread *thread, const char *name, void (*run)(void *con
                   void *context, struct err *err);
 void thread_join(struct thread *thread); // zeroed and joined values are fine
 
-/* Processors this process may run on (affinity and control groups counted). At least 1. */
-uint32_t thread_processors(void);
+/* Holds the calling thread, and those that it starts later, to n of the processors `ids`. A system
+ * that refuses leaves it where it was. */
+void thread_hold(const uint32_t *ids, uint32_t n);
 
 struct mutex {
     pthread_mutex_t handle;

@@ -4,7 +4,7 @@
 #include <cpuid.h>
 #include <stdbool.h>
 
-#include "base/thread.h"
+#include "base/processors.h"
 
 /* The caches that `leaf` lists; false when it lists none. */
 static bool read_caches(uint32_t leaf, struct machine *machine)
@@ -25,7 +25,7 @@ static bool read_caches(uint32_t leaf, struct machine *machine)
 
 void machine_describe(struct machine *machine)
 {
-    *machine = (struct machine){ .cpu = cpu_detect(), .threads = thread_processors() };
+    *machine = (struct machine){ .cpu = cpu_detect(), .threads = processors_threads_here() };
     if (!read_caches(4, machine))
         read_caches(0x8000001du, machine);
 }

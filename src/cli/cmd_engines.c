@@ -4,6 +4,8 @@
 
 #include <stdio.h>
 
+#include "base/buf.h"
+#include "base/processors.h"
 #include "engine/engine.h"
 #include "kernel/cpu.h"
 #include "kernel/kernel.h"
@@ -30,6 +32,20 @@ static void print_cpu(const struct cpu *cpu)
     putchar('\n');
 }
 
+static void print_processors(void)
+{
+    struct processors processors;
+    struct buf text;
+    buf_init(&text, 512);
+    processors_read(&processors, &(struct processors_source){ 0 });
+    processors_describe(&processors, &text);
+    const uint32_t n_threads = processors_threads(&processors);
+    printf("  %s; %u thread%s unless told otherwise\n", text.data, n_threads,
+           n_threads == 1 ? "" : "s");
+    processors_release(&processors);
+    buf_release(&text);
+}
+
 static void print_rungs(const struct cpu *cpu)
 {
     const struct kernel *best = kernel_best_of(cpu);
@@ -50,6 +66,7 @@ static int engines_run(const struct command *command, int argc, char **argv)
     const struct cpu cpu = cpu_detect();
     print_engines();
     print_cpu(&cpu);
+    print_processors();
     print_rungs(&cpu);
     return 0;
 }

@@ -7,8 +7,10 @@
 #include "model/config.h"
 
 const struct option_row engine_choice_compute_rows[] = {
-    OPTION_U32(struct engine_choice, threads, "threads", "N", 0, TEAM_THREADS_CAP,
-               "threads that compute; 0: one a processor"),
+    OPTION_U32(
+        struct engine_choice, threads, "threads", "N", 0, TEAM_THREADS_CAP,
+        "threads that compute; 0: one a physical performance core, within the CPU quota; more "
+        "than those also take efficient cores, then second threads of cores"),
     OPTION_CHOICE(struct engine_choice, isa, "isa", "scalar|avx2|avx512",
                   "instruction set; else the best there is"),
     OPTION_U32(struct engine_choice, ctx_size, "ctx-size", "N", 0, MODEL_CONFIG_POSITIONS_CAP,
