@@ -16,13 +16,13 @@ struct bar_case {
     char what[56];    // "int4 g32 4096x4096"
     double figure;    // the ratio
     double low, high; // quartiles of the paired ratios, or both the figure
-    char rate[40];    // the same absolutely: "31.2 GB/s"; for the curious, never a bar
+    char rate[56];    // the same absolutely: "31.2 GB/s"; for the curious, never a bar
 };
 
 enum bar_state {
     BAR_MEASURED,
     BAR_NOT_HERE, // this CPU, or this number of processors, cannot
-    BAR_NOT_BUILT // the program has no such thing
+    BAR_NOT_ASKED // it needs something that was not given
 };
 
 struct bar_result {

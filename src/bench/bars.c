@@ -8,6 +8,7 @@
 #include "bench/attend_bar.h"
 #include "bench/bar.h"
 #include "bench/matmul_bar.h"
+#include "bench/model_bar.h"
 #include "bench/team_bar.h"
 
 #define COUNT(array) (sizeof(array) / sizeof(*(array)))
@@ -230,9 +231,13 @@ const struct bar bars[] = {
       ATTEND(ATTEND_OF_UNSHARED, NULL, NULL, 2, attend_f16) },
     { "A3a", "prefill attention, 512 rows: GFLOPS of FMA's", 0.45, 0.60, false, AVX2,
       ATTEND(ATTEND_OF_DOT, NULL, "fma f32 ymm", 1, attend_prefill) },
-    { "T1", "empty loop on the team: microseconds", 0.25, 0.1, true, .measure = team_bar_empty },
+    { "T1", "empty loop in a list of them: microseconds", 0.25, 0.1, true,
+      .measure = team_bar_empty },
+    { "T2", "loops of a decode step, if empty: % of its time", 3, 1, true,
+      .measure = model_bar_sync },
     { "T3", "beside a busy thread, 2 threads: speed of alone", 0.45, 0.6, false,
       .measure = team_bar_beside },
+    { "L1", "opening a shard, 0 bytes copied: ms a GiB", 50, 5, true, .measure = model_bar_open },
 };
 
 const uint32_t n_bars = COUNT(bars);
@@ -275,8 +280,8 @@ const char *bar_verdict(const struct bar *bar, const struct bar_result *result)
 {
     if (result->state == BAR_NOT_HERE)
         return "not on this CPU";
-    if (result->state == BAR_NOT_BUILT)
-        return "not built";
+    if (result->state == BAR_NOT_ASKED)
+        return "not asked";
     const double sign = bar->is_time ? -1.0 : 1.0;
     return sign * result->figure >= sign * bar->stretch ? "stretch"
            : sign * result->figure >= sign * bar->must  ? "pass"

@@ -23,6 +23,8 @@ struct bench_options {
     uint32_t threads;            // of the bars for several; 0: two, the number they are stated for
     uint32_t rounds;             // of each measurement; 0: as many as `seconds` allow
     double seconds;              // at most, of each measurement
+    const char *model;           // a shard directory, for the bars of a whole model; may be NULL
+    const char *record_dir;      // as engine_options
 };
 
 struct bench {

@@ -13,7 +13,8 @@
 #include "base/thread.h"
 #include "bench/samples.h"
 
-#define OPS_PER_WINDOW 1000u
+#define LIST_OPS 200u // as a decode step of a small model
+#define LISTS 5u      // of a window
 #define ROUNDS_LOW 100u
 #define PHASE_NS UINT64_C(100000000)
 #define PHASES_LOW 8u
@@ -38,36 +39,56 @@ static void nothing(void *context, uint32_t first, uint32_t last, uint32_t threa
     (void)thread;
 }
 
-static void empty_loops(void *context)
+static void empty_list(void *context)
 {
     struct team *const team = context;
-    for (uint32_t i = 0; i < OPS_PER_WINDOW; i++)
+    struct team_op ops[LIST_OPS];
+    for (uint32_t i = 0; i < LIST_OPS; i++)
+        ops[i] = (struct team_op){ .body = nothing, .n_items = team_threads(team), .chunk = 1 };
+    for (uint32_t i = 0; i < LISTS; i++)
+        team_run(team, ops, LIST_OPS, NULL);
+}
+
+/* As many lists of a single loop: a fork and a join each. */
+static void single_loops(void *context)
+{
+    struct team *const team = context;
+    for (uint32_t i = 0; i < LIST_OPS * LISTS; i++)
         team_for(team, team_threads(team), 1, nothing, NULL);
+}
+
+double team_bar_time_op(struct bench *bench)
+{
+    return bench_time(bench->several, empty_list, bench->several) / (LIST_OPS * LISTS);
 }
 
 bool team_bar_empty(const struct bar *bar, struct bench *bench, struct bar_result *result,
                     struct err *err)
 {
-    struct samples samples = { 0 };
+    struct samples samples = { 0 }, single = { 0 };
     (void)bar;
     (void)err;
     if (!has_team(bench, result))
         return true;
     for (const uint64_t start = clock_ns(); bench_goes_on(bench, start, result->rounds, ROUNDS_LOW);
-         result->rounds++)
-        samples_add(&samples,
-                    bench_time(bench->several, empty_loops, bench->several) / OPS_PER_WINDOW * 1e6);
+         result->rounds++) {
+        samples_add(&samples, team_bar_time_op(bench) * 1e6);
+        samples_add(&single, bench_time(bench->several, single_loops, bench->several) /
+                                 (LIST_OPS * LISTS) * 1e6);
+    }
+    struct bar_case *const c = &result->cases[0];
     result->n_cases = 1;
-    result->cases[0] = (struct bar_case){
+    *c = (struct bar_case){
         .figure = samples_median(&samples),
         .low = samples_quantile(&samples, 0.25),
         .high = samples_quantile(&samples, 0.75),
     };
-    snprintf(result->cases[0].what, sizeof(result->cases[0].what), "%u threads, %u loops in a row",
-             team_threads(bench->several), OPS_PER_WINDOW);
-    snprintf(result->cases[0].rate, sizeof(result->cases[0].rate), "best %.3f us",
-             samples_quantile(&samples, 0));
+    snprintf(c->what, sizeof(c->what), "%u threads, a list of %u loops",
+             team_threads(bench->several), LIST_OPS);
+    snprintf(c->rate, sizeof(c->rate), "best %.3f us; a list of one %.2f us",
+             samples_quantile(&samples, 0), samples_median(&single));
     samples_release(&samples);
+    samples_release(&single);
     return true;
 }
 

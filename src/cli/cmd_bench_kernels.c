@@ -7,6 +7,7 @@
 #include "bench/bench_report.h"
 #include "bench/noise.h"
 #include "cli/command.h"
+#include "cli/model_path.h"
 #include "kernel/kernel.h"
 
 #include <stdio.h>
@@ -16,7 +17,7 @@
 #define NOISE_MS 100u
 
 struct kernels_options {
-    const char *only, *isa;
+    const char *only, *isa, *model;
     uint32_t rounds, threads;
     double seconds;
     bool json;
@@ -29,6 +30,8 @@ static const struct option_row rows[] = {
                 "bars to measure, as K1,K6; K3 takes K3a too, K all that begin so"),
     OPTION_TEXT(struct kernels_options, isa, "isa", "NAME",
                 "the rung under test (`cascadia engines` lists them); else the best there is"),
+    OPTION_TEXT(struct kernels_options, model, "model", "MODEL",
+                "for the bars of a whole model, T2 and L1"),
     OPTION_U32(struct kernels_options, threads, "threads", "N", 2, TEAM_THREADS_CAP,
                "of the bars for several threads"),
     OPTION_DOUBLE(struct kernels_options, seconds, "seconds", "S", 0.1, 600,
@@ -47,9 +50,11 @@ static size_t kernels_tables(struct option_table *tables, size_t cap)
     return 1;
 }
 
-static bool open_bench(struct bench *bench, struct err *err)
+static bool open_bench(struct bench *bench, const char *shard, const char *record, struct err *err)
 {
     struct bench_options options = {
+        .model = shard,
+        .record_dir = record,
         .threads = chosen.threads,
         .rounds = chosen.rounds,
         .seconds = chosen.seconds,
@@ -57,7 +62,7 @@ static bool open_bench(struct bench *bench, struct err *err)
     if (chosen.isa && !(options.kernel = kernel_find(chosen.isa)))
         return err_set(err, ERR_NOT_FOUND,
                        "this machine has no rung %s; `cascadia engines` lists them", chosen.isa);
-    return bench_allowed(err) && bench_init(bench, &options, err);
+    return bench_init(bench, &options, err);
 }
 
 static void emit(struct buf *out)
@@ -144,8 +149,15 @@ static int run(const struct command *command, int argc, char **argv)
         err_set(&err, ERR_ARGUMENT, "--only %s names no bar", chosen.only);
         return command_misused(command, &err);
     }
-    const bool done = open_bench(&bench, &err) && run_bars(&bench, &err);
+    bool done = bench_allowed(&err);
+    char *const shard = done && chosen.model ? model_path_shard(chosen.model, NULL, &err) : NULL;
+    struct err ignored; // without a record the content is checked at each opening
+    char *const record = model_path_record(&ignored);
+    done = done && (shard || !chosen.model) && open_bench(&bench, shard, record, &err) &&
+           run_bars(&bench, &err);
     bench_release(&bench);
+    free(record);
+    free(shard);
     return done ? 0 : command_failed(command, &err);
 }
 

@@ -352,6 +352,7 @@ static void add_layers(struct model *model, struct step *step, float *out)
 
 static bool run_step(struct model *model, struct step *step, struct err *err)
 {
+    model->info.step_ops = step->n_ops;
     team_run(model->team, model->ws.ops, step->n_ops,
              &(struct team_watch){ .stop = &step->is_lost });
     if (!atomic_load(&step->is_lost))

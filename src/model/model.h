@@ -52,6 +52,7 @@ struct model_info {
     uint64_t model_hash;    // what the model is
     uint64_t settings_hash; // what else its numbers depend on
     struct model_cost cost;
+    uint32_t step_ops; // loops of the last step, one barrier each
 };
 
 struct model_row {

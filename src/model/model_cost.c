@@ -15,10 +15,10 @@
 
 #define PIECE_BYTES ((size_t)2 << 20)
 #define PIECE_BYTES_LOW (PIECE_BYTES / 16) // shorter ones only where there are no others
-#define SAMPLE_BYTES ((size_t)96 << 20)
+#define SAMPLE_BYTES ((size_t)32 << 20)
 #define PIECES_CAP 2048u
-#define WINDOW_BYTES ((size_t)8 << 20) // of pieces that are timed together
-#define BUDGET_NS UINT64_C(60000000)
+#define WINDOW_BYTES ((size_t)4 << 20) // of pieces that are timed together
+#define BUDGET_NS UINT64_C(20000000)
 #define PAGE_BYTES 4096u
 
 struct piece {

@@ -20,7 +20,7 @@ struct model_cost {
     double read_bytes_per_s; // of these weights, by all threads of the team; 0: not measured
 };
 
-/* Measures for some ten milliseconds; touches pages of the weights that it reads.
+/* Measures for some milliseconds; touches pages of the weights that it reads.
  * has_head: the stage makes logits. */
 void model_cost_measure(struct model_cost *cost, const struct weights *weights, bool has_head,
                         const struct kv_cache *kv, struct team *team);

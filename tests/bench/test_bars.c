@@ -31,7 +31,7 @@ static void verdicts(void **state)
     const struct bar rate = { .must = 0.8, .stretch = 0.9 };
     const struct bar time = { .must = 1.4, .stretch = 1.2, .is_time = true };
     const struct bar_result absent = { .state = BAR_NOT_HERE, .figure = 5 };
-    const struct bar_result unbuilt = { .state = BAR_NOT_BUILT, .figure = 5 };
+    const struct bar_result unasked = { .state = BAR_NOT_ASKED, .figure = 5 };
     (void)state;
     assert_string_equal(verdict(&rate, 0.79), "miss");
     assert_string_equal(verdict(&rate, 0.8), "pass");
@@ -40,7 +40,7 @@ static void verdicts(void **state)
     assert_string_equal(verdict(&time, 1.4), "pass");
     assert_string_equal(verdict(&time, 1.1), "stretch");
     assert_string_equal(bar_verdict(&rate, &absent), "not on this CPU");
-    assert_string_equal(bar_verdict(&rate, &unbuilt), "not built");
+    assert_string_equal(bar_verdict(&rate, &unasked), "not asked");
 }
 
 static bool three_cases(const struct bar *bar, struct bench *bench, struct bar_result *result,
