@@ -308,53 +308,83 @@ static float quantise(const float *x, uint32_t n, int16_t *q)
     return zeros ? 0.0f : largest / ATTEND_Q16_MAX;
 }
 
-/* Of one pair; q8: v_scales is not NULL and the weights become int16. */
-LEAF_INLINE void softmax_pair(struct attend_tile *tile, uint32_t pair, const float *v_scales)
+/* Which of WIDTH places from `at` on a pair sees. A page is mostly seen whole, which costs nothing
+ * when is_whole is a constant. */
+LEAF_INLINE lanes seen(const struct attend_tile *tile, uint32_t pair, uint32_t at,
+                       const bool is_whole, lanes yes, lanes no)
 {
-    float *const s = tile->scores + pair * PAGE;
-    const uint32_t first = tile->first[pair], end = tile->end[pair];
-    lanes v[PAGE / WIDTH], largest = lanes_set(s[first]), sums[BLOCK_COLUMNS];
-    UNROLL_8(i, (uint32_t)(PAGE / WIDTH), {
-        v[i] = lanes_load(s + i * WIDTH);
-        largest =
-            lanes_choose(lanes_within(i * WIDTH, first, end), lanes_max(largest, v[i]), largest);
-    })
-    tile->largest[pair] = lanes_largest(largest);
-    largest = lanes_set(tile->largest[pair]);
-    UNROLL_2(i, (uint32_t)BLOCK_COLUMNS, sums[i] = lanes_zero();)
-    UNROLL_8(i, (uint32_t)(PAGE / WIDTH), {
-        v[i] = lanes_keep(lanes_within(i * WIDTH, first, end), lanes_exp(lanes_sub(v[i], largest)));
-        sums[i % BLOCK_COLUMNS] = lanes_add(sums[i % BLOCK_COLUMNS], v[i]);
-        if (v_scales == NULL)
-            lanes_store(s + i * WIDTH, v[i]);
-    })
-    tile->sum[pair] = lanes_sum(sums);
-    if (v_scales == NULL)
-        return;
-    lanes most = lanes_zero();
-    UNROLL_8(i, (uint32_t)(PAGE / WIDTH), {
-        v[i] = lanes_keep(lanes_within(i * WIDTH, first, end),
-                          lanes_mul(v[i], lanes_load(v_scales + i * WIDTH)));
-        most = lanes_max(v[i], most);
-    })
-    const float most_of_all = lanes_largest(most);
-    const bool zeros = most_of_all < ATTEND_Q16_MIN;
-    const lanes factor = lanes_set(zeros ? 0.0f : ATTEND_Q16_MAX / most_of_all);
-    tile->weights_scale[pair] = zeros ? 0.0f : most_of_all / ATTEND_Q16_MAX;
-    UNROLL_8(i, (uint32_t)(PAGE / WIDTH),
-             ilanes_store_int16(tile->weights + pair * PAGE + i * WIDTH,
-                                ilanes_round(lanes_mul(v[i], factor)));)
+    return is_whole ? yes
+                    : lanes_choose(lanes_within(at, tile->first[pair], tile->end[pair]), yes, no);
 }
 
+LEAF_INLINE float largest_score(const struct attend_tile *tile, uint32_t pair, const bool is_whole)
+{
+    const float *const s = tile->scores + pair * PAGE;
+    lanes largest = lanes_set(s[is_whole ? 0 : tile->first[pair]]);
+    UNROLL_8(i, (uint32_t)(PAGE / WIDTH), {
+        const lanes more = lanes_max(largest, lanes_load(s + i * WIDTH));
+        largest = seen(tile, pair, i * WIDTH, is_whole, more, largest);
+    })
+    return lanes_largest(largest);
+}
+
+/* Scores become weights, of q8 the products with the scales of V; the largest of these. */
+LEAF_INLINE float weigh_scores(struct attend_tile *tile, uint32_t pair, const float *v_scales,
+                               const bool is_whole)
+{
+    float *const s = tile->scores + pair * PAGE;
+    const lanes largest = lanes_set(tile->largest[pair]);
+    lanes sums[BLOCK_COLUMNS], most = lanes_zero();
+    UNROLL_2(i, (uint32_t)BLOCK_COLUMNS, sums[i] = lanes_zero();)
+    UNROLL_8(i, (uint32_t)(PAGE / WIDTH), {
+        const lanes weight = lanes_exp(lanes_sub(lanes_load(s + i * WIDTH), largest));
+        lanes v = seen(tile, pair, i * WIDTH, is_whole, weight, lanes_zero());
+        sums[i % BLOCK_COLUMNS] = lanes_add(sums[i % BLOCK_COLUMNS], v);
+        if (v_scales != NULL) {
+            v = seen(tile, pair, i * WIDTH, is_whole,
+                     lanes_mul(v, lanes_load(v_scales + i * WIDTH)), lanes_zero());
+            most = lanes_max(v, most);
+        }
+        lanes_store(s + i * WIDTH, v);
+    })
+    tile->sum[pair] = lanes_sum(sums);
+    return v_scales != NULL ? lanes_largest(most) : 0.0f;
+}
+
+LEAF_INLINE void round_weights(struct attend_tile *tile, uint32_t pair, float most)
+{
+    const float *const s = tile->scores + pair * PAGE;
+    const bool zeros = most < ATTEND_Q16_MIN;
+    const lanes factor = lanes_set(zeros ? 0.0f : ATTEND_Q16_MAX / most);
+    tile->weights_scale[pair] = zeros ? 0.0f : most / ATTEND_Q16_MAX;
+    UNROLL_8(i, (uint32_t)(PAGE / WIDTH), {
+        const lanes v = lanes_mul(lanes_load(s + i * WIDTH), factor);
+        ilanes_store_int16(tile->weights + pair * PAGE + i * WIDTH, ilanes_round(v));
+    })
+}
+
+/* One step for all pairs, then the next: each is a chain of dependent operations, and those of
+ * several pairs overlap. */
 static void softmax(struct attend_tile *tile, const struct attend_block *block)
 {
-    if (block->type == KV_Q8) {
-        for (uint32_t pair = 0; pair < tile->n_pairs; pair++)
-            softmax_pair(tile, pair, block->v_scales);
-    } else {
-        for (uint32_t pair = 0; pair < tile->n_pairs; pair++)
-            softmax_pair(tile, pair, NULL);
+    const float *const v_scales = block->type == KV_Q8 ? block->v_scales : NULL;
+    float most[ATTEND_PAIRS_CAP];
+    bool is_whole = true;
+    for (uint32_t pair = 0; pair < tile->n_pairs; pair++)
+        is_whole = is_whole && tile->first[pair] == 0 && tile->end[pair] == PAGE;
+    for (uint32_t pair = 0; pair < tile->n_pairs; pair++)
+        tile->largest[pair] =
+            is_whole ? largest_score(tile, pair, true) : largest_score(tile, pair, false);
+    for (uint32_t pair = 0; pair < tile->n_pairs; pair++) {
+        if (!is_whole)
+            most[pair] = weigh_scores(tile, pair, v_scales, false);
+        else if (v_scales != NULL)
+            most[pair] = weigh_scores(tile, pair, v_scales, true);
+        else
+            weigh_scores(tile, pair, NULL, true);
     }
+    for (uint32_t pair = 0; v_scales != NULL && pair < tile->n_pairs; pair++)
+        round_weights(tile, pair, most[pair]);
 }
 
 /* The exponentials of all pairs at once. */

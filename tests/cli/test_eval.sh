@@ -57,6 +57,13 @@ for options in "--stages 2" "--stages 3 --threads 1" "--isa scalar --threads 2" 
 done
 check "f16 keys and values" logits other.npy --all --quantization f32 --kv-type f16
 check "differ from f32 ones" eval '! cmp -s "$work/other.npy" "$work/all.npy"'
+check "int8 keys and values" logits q8.npy --all --quantization f32 --kv-type q8
+check "differ from both" \
+    eval '! cmp -s "$work/q8.npy" "$work/all.npy" && ! cmp -s "$work/q8.npy" "$work/other.npy"'
+check "in plain C, in stages" \
+    logits other.npy --all --quantization f32 --kv-type q8 --isa scalar --stages 2
+check "int8 ones: the same bits" cmp -s "$work/q8.npy" "$work/other.npy"
+check "keys and values of no format" refused 2 "f16" logits no.npy --kv-type q4
 
 check "a short context" refused 2 "do not fit" logits no.npy --ctx-size 100
 check "more stages than layers" refused 2 "stages" logits no.npy --stages 4

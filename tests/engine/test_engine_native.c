@@ -164,7 +164,11 @@ static void test_hashes(void **state)
     options.ctx_size = 64;
     assert_true(plain.settings_hash == open_info(&options).settings_hash);
     options.kv_type = ENGINE_KV_F32;
-    assert_true(plain.settings_hash != open_info(&options).settings_hash);
+    const struct engine_info f32 = open_info(&options);
+    assert_true(plain.settings_hash != f32.settings_hash);
+    options.kv_type = ENGINE_KV_Q8;
+    const struct engine_info q8 = open_info(&options);
+    assert_true(q8.settings_hash != plain.settings_hash && q8.settings_hash != f32.settings_hash);
     options.kv_type = ENGINE_KV_DEFAULT;
     options.activation = ENGINE_ACTIVATION_WEIGHT;
     assert_true(plain.settings_hash == open_info(&options).settings_hash);

@@ -42,6 +42,8 @@ static const struct subject subjects[] = {
     { "qwen2", "int4-asym", ENGINE_KV_DEFAULT, "886a12ed8bcc5078", ENGINE_ACTIVATION_64 },
     { "mistral", "int8", ENGINE_KV_DEFAULT, "6f3fa5f436e2a457", ENGINE_ACTIVATION_ROW },
     { "qwen3", "int4", ENGINE_KV_DEFAULT, "b6f968ce3e0535a1", ENGINE_ACTIVATION_NONE },
+    { "qwen2", "int4", ENGINE_KV_Q8, "950f0b564c01882e", ENGINE_ACTIVATION_DEFAULT },
+    { "mistral", "f16", ENGINE_KV_Q8, "b031701f329fa222", ENGINE_ACTIVATION_DEFAULT },
 };
 #define N_SUBJECTS (sizeof(subjects) / sizeof(subjects[0]))
 
@@ -172,8 +174,10 @@ static void test_long_past(void **state)
     struct err err = { 0 };
     for (uint32_t i = 0; i < LONG; i++)
         text[i] = (int32_t)((i * 31 + i * i * 5) % VOCAB);
-    for (size_t subject = 0; subject < N_SUBJECTS; subject += 4) { // full and sliding attention
-        struct engine_options options = options_of(subject, "scalar", 1);
+    /* Full and sliding attention, over pages of each type. */
+    static const size_t chosen[] = { 0, 4, N_SUBJECTS - 2, N_SUBJECTS - 1 };
+    for (size_t i = 0; i < sizeof(chosen) / sizeof(chosen[0]); i++) {
+        struct engine_options options = options_of(chosen[i], "scalar", 1);
         struct engine_chain chain;
         options.ctx_size = LONG;
         options.max_rows = LONG;
