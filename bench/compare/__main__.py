@@ -2,8 +2,8 @@
 """Measures us and each peer that can be had here on the same models, in interleaved windows of one run, and writes
 the raw data (JSON), a table (Markdown) and a picture (PNG).
 
-A window is a figure measured once, by a program of its own, after warming up. In a round every contender has its windows,
-one contender after the other, each round beginning with another one; ratios are made within a round. What is
+A window is a figure measured once, by a program of its own, after warming up. In a round every contender has its
+windows, one contender after the other, each round beginning with another one; ratios are made within a round. What is
 needed is installed or made on first use into ~/.cache/cascadia: peers, their forms of a model, synthetic models. A
 peer that cannot be had is reported as absent and the rest goes on.
 
@@ -37,6 +37,7 @@ def parse():
                                 formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--models", nargs="+", choices=MODELS, default=["135m", "1b"], help="default: 135m 1b")
     p.add_argument("--peers", nargs="*", choices=contenders.PEERS, default=list(contenders.PEERS))
+    p.add_argument("--forms", nargs="+", metavar="FORM", help="only these of the peers, to save time: Q4_0, paged, ...")
     p.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     p.add_argument("--figures", nargs="+", type=figure, metavar="KIND@ROWS",
                    help="as prefill@512 or decode@4096; default: those of the model")
@@ -67,12 +68,13 @@ def gather(options, record):
     return found
 
 
-def entries_of(model, found, record):
+def entries_of(model, found, forms, record):
     """(contender, name of the variant, variant) of all that can run the model."""
     path, entries = model.path(), []
     for contender in found:
         try:
-            entries += [(contender, name, v) for name, v in contender.variants(model, path).items()]
+            entries += [(contender, name, v) for name, v in contender.variants(model, path).items()
+                        if not forms or contender is found[0] or name in forms]
         except (OSError, subprocess.CalledProcessError) as why:
             if contender is found[0]:
                 raise
@@ -87,7 +89,7 @@ def run_round(options, model, threads, entries, record):
     figures = options.figures or [figure(k) for k in model.figures]
     turn = number % len(entries)
     for contender, name, variant in entries[turn:] + entries[:turn]:
-        for what, rate in contenders.windows(contender, variant, figures, model.steps, threads, options.under):
+        for what, rate in contenders.windows(contender, variant, figures, model, threads, options.under):
             record.add(model=model.name, threads=threads, figure=what.key, contender=contender.name, variant=name,
                        round=number, rate=round(rate, 3))
             say(f"{model.name} {what.title}, threads {threads}, round {number}: {contender.name} ({name}) {rate:.1f}")
@@ -120,7 +122,7 @@ def main():
         sys.exit(f"compare: {why}")
     found = gather(options, record)
     for name in options.models:
-        entries = entries_of(MODELS[name], found, record)
+        entries = entries_of(MODELS[name], found, options.forms, record)
         for _ in range(options.rounds):
             for threads in options.threads:
                 run_round(options, MODELS[name], threads, entries, record)

@@ -1,6 +1,6 @@
-"""Who is measured. A contender gives, for a model, the variants it can run it in, and for a variant and some figures the
-commands that measure them, each with the figures that it measures, and the rates in its output. A peer's faster variant
-counts, figure by figure."""
+"""Who is measured. A contender gives, for a model, the variants it can run it in, and for a variant and some figures
+the commands that measure them, each with the figures that it measures, and the rates in its output. A peer's faster
+variant counts, figure by figure."""
 import json
 import pathlib
 import subprocess
@@ -9,6 +9,7 @@ import sys
 import environment
 import gguf
 from environment import Absent
+from record import build_of
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent.parent / "tests" / "peers"))
@@ -22,22 +23,23 @@ class Ours:
         self.program, self.isa = program, isa
 
     def version(self):
-        return subprocess.run([self.program, "--version"], capture_output=True, text=True).stdout.splitlines()[0]
+        done = subprocess.run([self.program, "--version"], capture_output=True, text=True)
+        return f"{done.stdout.splitlines()[0]}, build {build_of(self.program)}"
 
     def variants(self, model, path):
         """The first use of a GGUF writes it as a shard; that is no part of a window."""
-        subprocess.run([self.program, "bench", path, "--prefill", "1", "--decode", "0", "--rounds", "1"], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run([self.program, "bench", path, "--prefill", "1", "--depth", "0", "--decode", "1", "--rounds", "1"],
+                       check=True, stdout=subprocess.DEVNULL)
         return {"as is": path}
 
-    def commands(self, path, figures, steps, threads):
-        return [(self._command(path, figure, steps, threads), [figure]) for figure in figures]
+    def commands(self, path, figures, model, threads):
+        return [(self._command(path, figure, model.steps, threads), [figure]) for figure in figures]
 
     def _command(self, path, figure, steps, threads):
         words = [self.program, "bench", path, "--threads", threads, "--rounds", 2]
         words += ["--isa", self.isa] if self.isa else []
         if figure.kind == "prefill":
-            return words + ["--prefill", figure.rows, "--decode", 0]
+            return words + ["--prefill", figure.rows, "--depth", 0, "--decode", 1]
         return words + ["--prefill", 1, "--depth", figure.rows, "--decode", steps]
 
     @staticmethod
@@ -72,8 +74,8 @@ class LlamaCpp:
             part.replace(form)
         return {"as is": path, "Q4_0": form}
 
-    def commands(self, path, figures, steps, threads):
-        return [(self._command(path, figure, steps, threads), [figure]) for figure in figures]
+    def commands(self, path, figures, model, threads):
+        return [(self._command(path, figure, model.steps, threads), [figure]) for figure in figures]
 
     def _command(self, path, figure, steps, threads):
         words = [self.programs / "llama-bench", "-m", path, "-t", threads, "-r", 1, "-o", "json"]
@@ -111,11 +113,11 @@ class OpenVino:
         return {"paged": (path, "PA"), "stateful": (path, "SDPA")}
 
     @staticmethod
-    def commands(variant, figures, steps, threads):
+    def commands(variant, figures, model, threads):
         """One program for all figures, since loading takes longer than measuring."""
         path, backend = variant
-        parts = [f"{f.rows}:0" if f.kind == "prefill" else f"{max(f.rows, 1)}:{steps}" for f in figures]
-        return [([environment.PYTHON, HERE / "openvino_window.py", path, threads, *parts,
+        parts = [f"{f.rows}:0" if f.kind == "prefill" else f"{max(f.rows, 1)}:{model.steps}" for f in figures]
+        return [([environment.PYTHON, HERE / "openvino_window.py", path, threads, model.warm, *parts,
                   f"ATTENTION_BACKEND={backend}"], figures)]
 
     @staticmethod
@@ -126,9 +128,9 @@ class OpenVino:
 PEERS = {"llama.cpp": LlamaCpp, "openvino": OpenVino}
 
 
-def windows(contender, variant, figures, steps, threads, under=()):
+def windows(contender, variant, figures, model, threads, under=()):
     """Measures each figure once; yields it with its rate in tokens a second. `under` are words before each command."""
-    for command, covered in contender.commands(variant, figures, steps, threads):
+    for command, covered in contender.commands(variant, figures, model, threads):
         words = [str(w) for w in (*under, *command)]
         done = subprocess.run(words, capture_output=True, text=True)
         if done.returncode:

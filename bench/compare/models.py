@@ -47,6 +47,7 @@ class Model:
     shape: str | None  # of a synthetic one
     figures: tuple  # of one run, unless others are asked for
     steps: int  # of a decode window
+    warm: int = 512  # rows of a prompt that warm a peer up; fewer where a prompt takes half a minute
 
     def path(self):
         """The GGUF, made or fetched when it is not there."""
@@ -79,6 +80,6 @@ _ALL = ("prefill@512", "decode@0", "decode@512")
 MODELS = {m.name: m for m in (
     Model("135m", "SmolLM2-135M", None, _ALL, 64),
     Model("1b", "1B (Llama 3.2 shape)", "1b", _ALL, 32),
-    Model("3b", "3B (Llama 3.2 shape)", "3b", ("prefill@512", "decode@0"), 16),
-    Model("8b", "8B (Llama 3.1 shape)", "8b", ("prefill@512", "decode@0"), 12),
+    Model("3b", "3B (Llama 3.2 shape)", "3b", ("prefill@512", "decode@0"), 16, 64),
+    Model("8b", "8B (Llama 3.1 shape)", "8b", ("prefill@512", "decode@0"), 12, 64),
 )}

@@ -2,7 +2,7 @@
 """Windows of OpenVINO GenAI: loads a model and warms up, then for each pair of a prompt's length and a number of steps
 feeds a prompt, decodes, and prints the rates as a JSON line.
 
-usage: openvino_window.py MODEL THREADS PROMPT:STEPS ... [KEY=VALUE ...]
+usage: openvino_window.py MODEL THREADS WARM-UP-ROWS PROMPT:STEPS ... [KEY=VALUE ...]
 
 Times are those of the inferences alone, as GenAI counts them: no sampling, no tokens to text. Prompts are random and
 the prefix cache is off, so that nothing is found again. Properties go to the pipeline as they are given."""
@@ -47,12 +47,12 @@ def measure(pipeline, random, prompt, steps):
 
 
 def main():
-    if len(sys.argv) < 4:
+    if len(sys.argv) < 5:
         sys.exit(__doc__)
-    model, threads, words = sys.argv[1], int(sys.argv[2]), sys.argv[3:]
+    model, threads, warm, words = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:]
     pipeline = open_pipeline(model, threads, dict(word.split("=", 1) for word in words if "=" in word))
     random = np.random.default_rng(1)
-    run(pipeline, random, 512, 2)
+    run(pipeline, random, warm, 2)
     for word in words:
         if ":" in word:
             print(json.dumps(measure(pipeline, random, *map(int, word.split(":")))), flush=True)

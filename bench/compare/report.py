@@ -42,8 +42,8 @@ def verdict(row):
 def markdown(record):
     d, m = record.data, record.data["machine"]
     lines = [f"{m['cpu']} (family {m['family']}, model {m['model']}), {m['processors']} processors, "
-             f"{', '.join(m['flags'])}; instruction set: {d['isa']}. Tokens a second, medians of the rounds; the ratio is "
-             "the median of the paired ratios of each round, and their range.", ""]
+             f"{', '.join(m['flags'])}; instruction set: {d['isa']}. Tokens a second, medians of the rounds; the "
+             "ratio is the median of the paired ratios of each round, with their range.", ""]
     lines += [f"- {name}: {version}" for name, version in d["versions"].items()]
     lines += [f"- {name} is absent: {why}" for name, why in d["absent"].items()]
     lines += ["", "| model | figure | threads | ours | peer | its rate | ratio | range, rounds | must / aim: reached |",
