@@ -84,6 +84,29 @@ static float depth_of(const struct scaled *scaled, uint32_t id)
     return (scaled->largest - scaled->logits[id]) / scaled->temperature;
 }
 
+/* out[n] = the logits of allowed tokens, -inf for the others; logits may be out. A mask is mostly
+ * runs of nearly all and of nearly nothing: of each word the fewer are written one by one. */
+static void keep_allowed(const float *logits, const uint64_t *allowed, uint32_t n, float *out)
+{
+    for (uint32_t first = 0; first < n; first += 64) {
+        const uint32_t size = n - first < 64 ? n - first : 64;
+        const uint64_t all = size < 64 ? (1ull << size) - 1 : UINT64_MAX;
+        const uint64_t word = allowed[first / 64] & all;
+        float row[64];
+        memcpy(row, logits + first, size * sizeof(*row));
+        if (__builtin_popcountll(word) > 32) {
+            for (uint64_t left = ~word & all; left != 0; left &= left - 1)
+                row[__builtin_ctzll(left)] = -INFINITY;
+            memcpy(out + first, row, size * sizeof(*row));
+            continue;
+        }
+        for (uint32_t i = 0; i < size; i++)
+            out[first + i] = -INFINITY;
+        for (uint64_t left = word; left != 0; left &= left - 1)
+            out[first + (uint32_t)__builtin_ctzll(left)] = row[__builtin_ctzll(left)];
+    }
+}
+
 /* ---- top-k ---- */
 
 /* How many of the n first candidates top-p keeps. */
@@ -251,6 +274,10 @@ bool sampler_draw(struct sampler *sampler, const struct sampler_row *row, struct
     if (penalties_wanted(params)) {
         memcpy(sampler->adjusted, row->logits, scaled.n * sizeof(*sampler->adjusted));
         penalties_apply(params, row->ids, row->n_ids, sampler->adjusted, scaled.n, sampler->counts);
+        scaled.logits = sampler->adjusted;
+    }
+    if (row->allowed != NULL) {
+        keep_allowed(scaled.logits, row->allowed, scaled.n, sampler->adjusted);
         scaled.logits = sampler->adjusted;
     }
     uint32_t chosen;

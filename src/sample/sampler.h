@@ -2,9 +2,9 @@
  *
  * The token is a pure function of (logits, params, ids): the same bits on every CPU, whatever else
  * is in the batch (docs/numerics.md, rule 10). Order of work: repetition, frequency and presence
- * penalty, bias, temperature, top-k, top-p, min-p, draw. Candidates are ordered by (logit
- * descending, id ascending); a tie of greedy goes to the lower id. The row is never sorted: a
- * vocabulary of 150,000 costs a few passes over it.
+ * penalty, bias, grammar's mask, temperature, top-k, top-p, min-p, draw. Candidates are ordered by
+ * (logit descending, id ascending); a tie of greedy goes to the lower id. The row is never sorted:
+ * a vocabulary of 150,000 costs a few passes over it.
  *
  * A sampler is scratch memory only: nothing of one draw reaches the next, and one sampler serves
  * all sequences of a stage. One thread at a time. */
@@ -30,6 +30,7 @@ struct sampler_row {
     const int32_t *ids; // [n_ids] prompt and answer so far: the row's own token is ids[n_ids - 1]
     uint32_t
         n_ids; // also the position that the drawn token will have: it and the seed make the draw
+    const uint64_t *allowed; // [vocab_size] bits of tokens that may be drawn (grammar.h); NULL: all
 };
 
 /* Draws one token. Allocates nothing. ERR_BATCH_LOST when the logits hold a NaN or +inf, or when no

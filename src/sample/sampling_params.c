@@ -3,10 +3,11 @@
  *
  * Wire form, little-endian: f32 temperature, u32 top_k, f32 top_p, f32 min_p, f32 repetition,
  * f32 presence, f32 frequency, u64 seed, u32 prompt_rows, u32 token_cap, u8 n_top, u8 want_logprob,
- * u16 n_bias, then n_bias times (i32 token, f32 bias). */
+ * u16 n_bias, u8 grammar's language, u32 grammar_bytes, then n_bias times (i32 token, f32 bias),
+ * then the grammar's text. */
 #include "sample/sampling_params.h"
 
-#define FIXED_BYTES 48u
+#define FIXED_BYTES 53u
 #define BIAS_BYTES 8u
 
 void sampling_params_init(struct sampling_params *params)
@@ -40,6 +41,19 @@ static bool check_bias(const struct sampling_params *params, uint32_t vocab_size
     return true;
 }
 
+static bool check_grammar(const struct sampling_grammar *grammar, struct err *err)
+{
+    if (grammar->language > SAMPLING_GRAMMAR_REGEX)
+        return err_set(err, ERR_ARGUMENT, "a grammar in the unknown language %u",
+                       (unsigned)grammar->language);
+    if (grammar->language == SAMPLING_GRAMMAR_NONE && grammar->text.size > 0)
+        return err_set(err, ERR_ARGUMENT, "a grammar in no language");
+    if (grammar->text.size > SAMPLING_GRAMMAR_BYTES_CAP)
+        return err_set(err, ERR_ARGUMENT, "the grammar has %zu bytes, more than %u",
+                       grammar->text.size, SAMPLING_GRAMMAR_BYTES_CAP);
+    return true;
+}
+
 bool sampling_params_check(const struct sampling_params *params, uint32_t vocab_size,
                            struct err *err)
 {
@@ -57,7 +71,7 @@ bool sampling_params_check(const struct sampling_params *params, uint32_t vocab_
     if (vocab_size > 0 && params->token_cap > vocab_size)
         return err_set(err, ERR_ARGUMENT, "token_cap is %u, the model has %u tokens",
                        params->token_cap, vocab_size);
-    return check_bias(params, vocab_size, err);
+    return check_grammar(&params->grammar, err) && check_bias(params, vocab_size, err);
 }
 
 static void put_u16(struct buf *out, uint16_t value)
@@ -95,10 +109,13 @@ void sampling_params_encode(const struct sampling_params *params, struct buf *ou
     buf_add_char(out, (char)params->n_top);
     buf_add_char(out, params->want_logprob ? 1 : 0);
     put_u16(out, (uint16_t)params->n_bias);
+    buf_add_char(out, (char)params->grammar.language);
+    put_u32(out, (uint32_t)params->grammar.text.size);
     for (uint32_t i = 0; i < params->n_bias; i++) {
         put_u32(out, (uint32_t)params->bias[i].token);
         put_f32(out, params->bias[i].bias);
     }
+    buf_add_str(out, params->grammar.text);
 }
 
 /* Readers move a cursor whose room has been checked. */
@@ -127,7 +144,8 @@ static float take_f32(const uint8_t **at)
     return value;
 }
 
-static bool decode_bias(const uint8_t *at, size_t size, struct sampling_params *params,
+/* What has a size of its own; `at` has `size` bytes. */
+static bool decode_rest(const uint8_t *at, size_t size, struct sampling_params *params,
                         struct err *err)
 {
     if (params->n_bias > SAMPLING_BIAS_CAP)
@@ -140,6 +158,12 @@ static bool decode_bias(const uint8_t *at, size_t size, struct sampling_params *
         params->bias[i].token = (int32_t)take_u32(&at);
         params->bias[i].bias = take_f32(&at);
     }
+    size -= params->n_bias * BIAS_BYTES;
+    if (size < params->grammar.text.size)
+        return err_set(err, ERR_FORMAT,
+                       "sampling parameters cut short: %zu bytes of a grammar's %zu", size,
+                       params->grammar.text.size);
+    params->grammar.text.data = params->grammar.text.size > 0 ? (const char *)at : NULL;
     return true;
 }
 
@@ -165,16 +189,18 @@ bool sampling_params_decode(struct str bytes, struct sampling_params *out, size_
     params.n_top = take_u8(&at);
     const uint32_t want_logprob = take_u8(&at);
     params.n_bias = take_u16(&at);
+    params.grammar.language = (enum sampling_language)take_u8(&at);
+    params.grammar.text.size = take_u32(&at);
     if (want_logprob > 1)
         return err_set(err, ERR_FORMAT, "sampling parameters with a flag of %u", want_logprob);
     params.want_logprob = want_logprob == 1;
-    if (!decode_bias(at, bytes.size - FIXED_BYTES, &params, err))
+    if (!decode_rest(at, bytes.size - FIXED_BYTES, &params, err))
         return false;
     if (!sampling_params_check(&params, 0, err)) {
         err->code = ERR_FORMAT;
         return err_wrap(err, "sampling parameters");
     }
     *out = params;
-    *used = FIXED_BYTES + params.n_bias * BIAS_BYTES;
+    *used = FIXED_BYTES + params.n_bias * BIAS_BYTES + params.grammar.text.size;
     return true;
 }

@@ -21,6 +21,21 @@ struct sampling_bias {
     float bias;
 };
 
+/* What an answer may say (grammar.h). */
+enum sampling_language {
+    SAMPLING_GRAMMAR_NONE,
+    SAMPLING_GRAMMAR_JSON_SCHEMA,
+    SAMPLING_GRAMMAR_GBNF,
+    SAMPLING_GRAMMAR_REGEX,
+};
+
+#define SAMPLING_GRAMMAR_BYTES_CAP (128u << 10)
+
+struct sampling_grammar {
+    enum sampling_language language; // NONE: anything
+    struct str text;                 // borrowed: lives as long as who holds the parameters says
+};
+
 struct sampling_params {
     float temperature;        // below SAMPLING_TEMPERATURE_LOW: greedy
     uint32_t top_k;           // 0: off
@@ -34,6 +49,7 @@ struct sampling_params {
     uint32_t token_cap;   // ids from here on are padding of the logits, never drawn; 0: none are
     uint32_t n_top;       // log-probabilities of the n best wanted; 0: none
     bool want_logprob;    // of the chosen token
+    struct sampling_grammar grammar;
     uint32_t n_bias;
     struct sampling_bias bias[SAMPLING_BIAS_CAP];
 };
@@ -56,7 +72,7 @@ struct sampled_token {
 };
 
 /* Little-endian wire form (docs/wire.md). decode: ERR_FORMAT on anything that does not add up, NaN
- * or out-of-range values; *used is the bytes read. */
+ * or out-of-range values; *used is the bytes read, and a grammar's text is a view of them. */
 void sampling_params_encode(const struct sampling_params *params, struct buf *out);
 bool sampling_params_decode(struct str bytes, struct sampling_params *out, size_t *used,
                             struct err *err);

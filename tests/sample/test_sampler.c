@@ -364,6 +364,51 @@ static void test_pinned_run(void **state)
     free(logits);
 }
 
+/* A mask is -inf for what it lacks, after penalties and before everything else: drawn from logits
+ * that have it already, the token is the same. Log-probabilities are those of the row as it came.
+ */
+static void test_masks(void **state)
+{
+    (void)state;
+    static const uint32_t sizes[] = { 1, 63, 64, 65, 130, 1000 };
+    static const float temperatures[] = { 0.0f, 0.7f, 5.0f };
+    float logits[1000], masked[1000];
+    uint64_t allowed[16];
+    const int32_t ids[] = { 0, 1, 2, 0 };
+    for (uint32_t round = 0; round < 6 * 3 * 40; round++) {
+        const uint32_t n = sizes[round % 6];
+        struct sampling_params params;
+        sampling_params_init(&params);
+        params.temperature = temperatures[round / 6 % 3];
+        params.top_k = round % 5 == 4 ? 7 : 0;
+        params.top_p = round % 7 == 6 ? 0.5f : 1.0f;
+        params.presence_penalty = round % 4 == 3 ? 2.0f : 0.0f;
+        params.seed = round;
+        params.want_logprob = true;
+        fill_logits(logits, n, round, 3.0);
+        for (uint32_t i = 0; i < 16; i++) // sparse, dense and whole words in turn
+            allowed[i] =
+                (i + round) % 4 == 0 ? UINT64_MAX : (uint64_t)(rng_uniform(round, i) * 0x1p64);
+        for (uint32_t i = 0; i < 16; i++)
+            allowed[i] &= (i + round) % 4 == 1 ? allowed[i] >> 7 & allowed[i] << 3 : UINT64_MAX;
+        allowed[(n - 1) / 64] |= 1ull << ((n - 1) & 63);
+        for (uint32_t i = 0; i < n; i++)
+            masked[i] = allowed[i / 64] >> (i & 63) & 1 ? logits[i] : -INFINITY;
+        struct sampler *sampler = make_sampler(n);
+        const struct sampler_row row = { logits, &params, ids, 4, allowed };
+        const struct sampler_row already = { masked, &params, ids, 4, NULL };
+        const struct sampler_row whole = { logits, &params, ids, 4, NULL };
+        struct sampled_token out, other;
+        struct err err;
+        assert_true(sampler_draw(sampler, &row, &out, &err));
+        assert_int_equal(out.token, draw(sampler, &already));
+        assert_true(sampler_draw(sampler, &whole, &other, &err));
+        if (other.token == out.token)
+            assert_true(other.logprob == out.logprob);
+        sampler_free(sampler);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -371,7 +416,7 @@ int main(void)
         cmocka_unit_test(test_greedy_ties),   cmocka_unit_test(test_cuts_of_equals),
         cmocka_unit_test(test_top_p_of_many), cmocka_unit_test(test_position_and_seed),
         cmocka_unit_test(test_bad_logits),    cmocka_unit_test(test_bad_sizes),
-        cmocka_unit_test(test_pinned_run),
+        cmocka_unit_test(test_masks),         cmocka_unit_test(test_pinned_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

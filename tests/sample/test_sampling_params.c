@@ -2,6 +2,7 @@
 #include "sample/sampling_params.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 #include "helpers/cm.h"
 
@@ -24,6 +25,7 @@ static struct sampling_params everything(void)
     params.n_bias = SAMPLING_BIAS_CAP;
     for (uint32_t i = 0; i < params.n_bias; i++)
         params.bias[i] = (struct sampling_bias){ (int32_t)(i * 517), (float)i / 3.0f - 50.0f };
+    params.grammar = (struct sampling_grammar){ SAMPLING_GRAMMAR_GBNF, STR("root ::= \"\\x00\"") };
     return params;
 }
 
@@ -38,6 +40,8 @@ static void check_equal(const struct sampling_params *a, const struct sampling_p
     assert_true(a->token_cap == b->token_cap && a->n_top == b->n_top);
     assert_true(a->want_logprob == b->want_logprob && a->n_bias == b->n_bias);
     assert_memory_equal(a->bias, b->bias, a->n_bias * sizeof(a->bias[0]));
+    assert_true(a->grammar.language == b->grammar.language);
+    assert_true(str_equal(a->grammar.text, b->grammar.text));
 }
 
 static void test_round_trip(void **state)
@@ -67,11 +71,14 @@ static void test_bytes(void **state)
 {
     (void)state;
     static const uint8_t expected[] = {
-        0x00, 0x00, 0x80, 0x3f, 5,    0, 0, 0, 0, 0,   0x80, 0x3f, 0, 0, 0, 0, // 1.0, 5, 1.0, 0.0
-        0x00, 0x00, 0x80, 0x3f, 0,    0, 0, 0, 0, 0,   0,    0,                // 1.0, 0.0, 0.0
-        8,    7,    6,    5,    4,    3, 2, 1,                                 // seed
-        9,    0,    0,    0,    10,   0, 0, 0, 2, 1,   // rows, cap, top, flag
-        1,    0,    0x44, 0x33, 0x22, 0, 0, 0, 0, 0xbf // bias -0.5
+        0x00, 0x00, 0x80, 0x3f, 5,  0, 0, 0,    0, 0, 0x80, 0x3f, 0, 0, 0, 0, // 1.0, 5, 1.0, 0.0
+        0x00, 0x00, 0x80, 0x3f, 0,  0, 0, 0,    0, 0, 0,    0,                // 1.0, 0.0, 0.0
+        8,    7,    6,    5,    4,  3, 2, 1,                                  // seed
+        9,    0,    0,    0,    10, 0, 0, 0,    2, 1, // rows, cap, top, flag
+        1,    0,                                      // biases
+        3,    3,    0,    0,    0,                    // regex, its bytes
+        0x44, 0x33, 0x22, 0,    0,  0, 0, 0xbf,       // bias -0.5
+        'a',  '|',  'b'
     };
     struct sampling_params params;
     sampling_params_init(&params);
@@ -84,6 +91,7 @@ static void test_bytes(void **state)
     params.want_logprob = true;
     params.n_bias = 1;
     params.bias[0] = (struct sampling_bias){ 0x223344, -0.5f };
+    params.grammar = (struct sampling_grammar){ SAMPLING_GRAMMAR_REGEX, STR("a|b") };
     struct buf bytes;
     buf_init(&bytes, 1 << 16);
     sampling_params_encode(&params, &bytes);
@@ -188,12 +196,32 @@ static void test_counts_and_tokens(void **state)
     assert_false(sampling_params_check(&params, 0, &err));
 }
 
+static void test_grammars(void **state)
+{
+    (void)state;
+    const size_t size = SAMPLING_GRAMMAR_BYTES_CAP + 1;
+    char *text = calloc(size, 1);
+    struct sampling_params params;
+    sampling_params_init(&params);
+    params.grammar = (struct sampling_grammar){ SAMPLING_GRAMMAR_GBNF, { text, size - 1 } };
+    struct err err;
+    assert_true(sampling_params_check(&params, 0, &err));
+    params.grammar.text.size = size;
+    assert_false(sampling_params_check(&params, 0, &err));
+    assert_int_equal(err.code, ERR_ARGUMENT);
+    params.grammar = (struct sampling_grammar){ SAMPLING_GRAMMAR_NONE, STR("x") };
+    assert_false(sampling_params_check(&params, 0, &err));
+    params.grammar = (struct sampling_grammar){ (enum sampling_language)9, STR("x") };
+    assert_false(sampling_params_check(&params, 0, &err));
+    free(text);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_round_trip),        cmocka_unit_test(test_bytes),
-        cmocka_unit_test(test_cut_short),         cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_counts_and_tokens),
+        cmocka_unit_test(test_round_trip), cmocka_unit_test(test_bytes),
+        cmocka_unit_test(test_cut_short),  cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_grammars),   cmocka_unit_test(test_counts_and_tokens),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
