@@ -13,6 +13,9 @@
 #include "pipeline/handshake.h"
 #include "pipeline/worker.h"
 #include "shard/split.h"
+#include "shard/tokenizer_source.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_mock.h"
 #include "weights/weights.h"
 
 #include <signal.h>
@@ -152,12 +155,34 @@ static void on_signal(int number)
         _exit(1);
 }
 
-static bool run_worker(const struct pipeline_options *options, struct err *err)
+/* The last rank needs the vocabulary for grammars. A shard that was made by hand may have none. */
+static bool load_tokenizer(const struct pipeline_options *options, struct tokenizer **out,
+                           struct err *err)
+{
+    const bool is_mock = strcmp(options->engine.engine, "mock") == 0;
+    *out = NULL;
+    if (options->rank + 1 < options->total)
+        return true;
+    *out = is_mock ? tokenizer_load_mock() : tokenizer_source_load(options->engine.model, err);
+    if (!*out && err->code != ERR_NOT_FOUND)
+        return false;
+    if (!*out)
+        log_warn("%s: requests with a grammar or a response_format will fail", err->text);
+    return true;
+}
+
+static bool run_worker(struct pipeline_options *options, struct err *err)
 {
     const struct sigaction action = { .sa_handler = on_signal };
+    struct tokenizer *tokenizer;
+    if (!load_tokenizer(options, &tokenizer, err))
+        return false;
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
-    return worker_run(options, &stop, err);
+    options->tokenizer = tokenizer;
+    const bool good = worker_run(options, &stop, err);
+    tokenizer_free(tokenizer);
+    return good;
 }
 
 /* Splits --api into serve's host and port. */

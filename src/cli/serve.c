@@ -170,11 +170,12 @@ static bool open_text(struct serving *serving, const char *name, struct err *err
 
 static bool open_all(struct serving *serving, const char *name, struct err *err)
 {
-    const struct pipeline_options *const pipeline = serving->pipeline_options;
+    struct pipeline_options pipeline = *serving->pipeline_options;
 
     if (!open_server(serving, err) || !open_text(serving, name, err))
         return false;
-    serving->pipeline = pipeline_open(pipeline, err);
+    pipeline.tokenizer = serving->text.tokenizer; // used where this process is the last stage too
+    serving->pipeline = pipeline_open(&pipeline, err);
     if (serving->pipeline == NULL)
         return false;
     describe_model(serving, name);

@@ -45,6 +45,10 @@ static bool check_options(const struct request_options *options, uint32_t rows_c
                            "token %d of the prompt is not in the vocabulary of %u",
                            options->prompt[i], vocab_size);
     }
+    if (options->ignore_eos && options->sampling.grammar.language != SAMPLING_GRAMMAR_NONE)
+        return err_set(err, ERR_ARGUMENT,
+                       "ignore_eos cannot be combined with a grammar, which says where the answer "
+                       "ends");
     return sampling_params_check(&options->sampling, vocab_size, err);
 }
 
@@ -84,6 +88,7 @@ static void destroy(struct request *request)
     free(request->mailbox.tokens);
     free(request->view_tokens);
     free(request->ids);
+    free(request->grammar_text);
     free(request);
 }
 
@@ -102,6 +107,11 @@ struct request *request_new(const struct request_options *options,
     request->submitted_ns = clock_ns();
     request->sampling = options->sampling;
     request->sampling.prompt_rows = options->n_prompt;
+    const struct str grammar = options->sampling.grammar.text;
+    if (grammar.size > 0) {
+        request->grammar_text = xstrndup(grammar.data, grammar.size);
+        request->sampling.grammar.text.data = request->grammar_text;
+    }
     const size_t n_tokens = tokenizer_n_tokens(tokenizer);
     request->sampling.token_cap = n_tokens < vocab_size ? (uint32_t)n_tokens : 0;
     if (!options->has_seed)

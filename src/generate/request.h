@@ -22,7 +22,7 @@
 
 struct request;
 
-/* Copied by request_submit. */
+/* Copied by request_submit, the text of a grammar too. */
 struct request_options {
     const int32_t *prompt;
     uint32_t n_prompt;
@@ -32,7 +32,7 @@ struct request_options {
     uint32_t max_tokens;     // 0, or more than fits: to the end of the context
     const struct str *stops; // texts that end the answer and are not part of it
     uint32_t n_stops;        // at most STOPS_CAP (stops.h), none empty
-    bool ignore_eos;         // go on after end-of-sequence ids (benchmarks)
+    bool ignore_eos;         // go on after end-of-sequence ids (benchmarks); not with a grammar
     bool keep_special;       // write special tokens out as text
 };
 
@@ -47,6 +47,10 @@ enum request_finish {
     REQUEST_FINISH_STOP,   // an end-of-sequence id or a stop text
     REQUEST_FINISH_LENGTH, // max_tokens, or the end of the context
 };
+
+/* Whether the grammar compiles: ERR_ARGUMENT or ERR_UNSUPPORTED, with a sentence for whoever wrote
+ * it. Takes a while for a large one: not for a thread that others wait for. Any thread. */
+bool request_check_grammar(const struct sampling_grammar *grammar, struct err *err);
 
 const char *request_finish_name(enum request_finish finish); // "stop", "length"
 

@@ -32,6 +32,7 @@ struct request {
     uint64_t submitted_ns;
     uint32_t n_prompt;
     struct sampling_params sampling;
+    char *grammar_text;  // that of `sampling`
     uint32_t tokens_cap; // 0: no log-probabilities wanted
 
     _Atomic int n_owners;   // client and scheduler
@@ -63,6 +64,11 @@ struct request {
 struct request *request_new(const struct request_options *options,
                             const struct tokenizer *tokenizer, uint32_t rows_cap,
                             uint32_t vocab_size, struct err *err);
+static inline bool request_has_grammar(const struct request *request)
+{
+    return request->sampling.grammar.language != SAMPLING_GRAMMAR_NONE;
+}
+
 void request_drop_owner(struct request *request);
 
 /* The scheduler's side. Lowers max_tokens to what there is room for, more than what was drawn. */

@@ -475,7 +475,10 @@ static void on_answer(struct scheduler *scheduler, const struct flight *flight,
             on_token(scheduler, part->sequence, token);
         } else {
             struct err err;
-            err_set(&err, ERR_BATCH_LOST, "the last stage drew no token");
+            err_set(&err, ERR_BATCH_LOST,
+                    request_has_grammar(scheduler->table.sequences[part->sequence].request)
+                        ? "the last stage could not obey the grammar: its log says why"
+                        : "the last stage drew no token");
             fail_request(scheduler, leave(scheduler, part->sequence), &err);
         }
     }

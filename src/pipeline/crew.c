@@ -51,6 +51,7 @@ static void lay_out(struct crew *crew, const struct crew_options *options)
             .rank = rank,
             .total = crew->n_stages,
             .batches_cap = options->batches_cap,
+            .tokenizer = options->tokenizer,
             .listen = crew->addresses[rank],
             .next = rank + 1 < crew->n_stages ? crew->addresses[rank + 1] : NULL,
         };

@@ -20,6 +20,7 @@ struct crew_options {
     uint32_t n_stages;            // 1: no workers
     const uint32_t *layer_ends;   // [n_stages] rising; the last is the model's number of layers
     uint32_t batches_cap;         // as in pipeline_options
+    const struct tokenizer *tokenizer; // the same
 };
 
 /* Opens all stages and waits until they are joined. ERR_ARGUMENT, ERR_TIMEOUT, or why a stage could

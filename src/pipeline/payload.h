@@ -18,11 +18,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define PAYLOAD_ROW_BYTES 16u    // sequence, position, token, flags
-#define PAYLOAD_KEEP_BYTES 12u   // from, to, rows
-#define PAYLOAD_DROP_BYTES 4u    // sequence
-#define PAYLOAD_CODE_CAP 32u     // a FAIL's code by name, with its length byte
-#define PAYLOAD_PARAMS_CAP 4096u // one sequence's parameters at the most
+#define PAYLOAD_ROW_BYTES 16u  // sequence, position, token, flags
+#define PAYLOAD_KEEP_BYTES 12u // from, to, rows
+#define PAYLOAD_DROP_BYTES 4u  // sequence
+#define PAYLOAD_CODE_CAP 32u   // a FAIL's code by name, with its length byte
+#define PAYLOAD_PARAMS_CAP (4096u + SAMPLING_GRAMMAR_BYTES_CAP) // one sequence's, at the most
+#define PAYLOAD_NO_TOKEN (-1)
 #define PAYLOAD_TOKEN_CAP (16u + 8u * SAMPLING_TOP_CAP)
 
 /* --- STEP: row table, parameters, values -------------------------------------------------------
@@ -42,7 +43,7 @@ void payload_add_params(struct buf *out, uint32_t sequence, const struct samplin
 /* Fills batch->id, n_rows and rows (rows_cap is large enough by the header's limits). */
 bool payload_read_step(const struct frame *frame, struct batch *batch, struct payload_step *out,
                        struct err *err);
-/* Cuts the next sequence's parameters off the front. */
+/* Cuts the next sequence's parameters off the front; a grammar's text is a view of the frame. */
 bool payload_next_params(struct str *rest, uint32_t *sequence, struct sampling_params *params,
                          struct err *err);
 
@@ -56,7 +57,8 @@ struct payload_result {
     const float *logits; // [n_logits][cols]; aligned as the payload's floats are
 };
 
-/* First the number of tokens, then each, then the logits. */
+/* First the number of tokens, then each, then the logits. A token of PAYLOAD_NO_TOKEN says that
+ * none could be drawn from its row, and concerns no other row. */
 void payload_start_result(struct frame *frame, uint64_t batch, uint32_t n_tokens);
 void payload_add_token(struct frame *frame, uint32_t row, const struct sampled_token *token);
 void payload_add_logits(struct frame *frame, const float *logits, uint32_t cols); // one row

@@ -190,7 +190,8 @@ static bool check_batch(struct pipeline *pipeline, const struct batch *batch, st
     return true;
 }
 
-/* Unequal may mean equal (padding); the parameters then travel once more. */
+/* Unequal may mean equal (padding); the parameters then travel once more. A grammar is the same
+ * where its text lies at the same place, for while parameters count as sent the text stays. */
 static bool same_params(const struct sampling_params *a, const struct sampling_params *b)
 {
     return memcmp(a, b, offsetof(struct sampling_params, bias)) == 0 &&
@@ -337,8 +338,8 @@ static bool read_tokens(struct pipeline *pipeline, const struct flight *flight,
         uint32_t row;
         if (!payload_next_token(&payload->tokens, &row, token, err))
             return false;
-        if (row != flight->samples[i] || token->token < 0 ||
-            (uint32_t)token->token >= pipeline->info.vocab_size)
+        if (row != flight->samples[i] || token->token < PAYLOAD_NO_TOKEN ||
+            (token->token >= 0 && (uint32_t)token->token >= pipeline->info.vocab_size))
             return err_set(err, ERR_FORMAT, "the answer to batch %llu has token %d for row %u",
                            (unsigned long long)flight->batch, token->token, row);
         pipeline->rows[i] = row;
@@ -561,7 +562,8 @@ static bool open_parts(struct pipeline *pipeline, const struct pipeline_options 
                                          .rank = 0,
                                          .total = options->total,
                                          .outbox = alone ? pipeline->events : pipeline->onward,
-                                         .pool = pipeline->pool };
+                                         .pool = pipeline->pool,
+                                         .tokenizer = options->tokenizer };
     if (options->rank != 0 || options->total == 0)
         return err_set(err, ERR_ARGUMENT, "the head is rank 0 of 1 or more, not %u of %u",
                        options->rank, options->total);

@@ -22,6 +22,7 @@
 #include <stdint.h>
 
 struct pipeline;
+struct tokenizer;
 
 enum pipeline_state {
     PIPELINE_CONNECTING, // not all stages are there; submit gives ERR_BUSY
@@ -43,6 +44,9 @@ struct pipeline_options {
     uint64_t ping_ms;       // 0: 10 s; three unanswered: the neighbour is lost
     uint64_t frame_ms;      // 0: 10 s in which a frame that has begun, or a greeting, must progress
     uint32_t spin_us;       // a reader polls so long before it sleeps; 0: sleeps at once
+    /* Of the last rank, whose masks hold answers to their grammars; outlives the pipeline. NULL:
+     * there is none, and requests with a grammar fail. */
+    const struct tokenizer *tokenizer;
 };
 
 /* The answer to one batch. Owned by the pipeline, valid until the next poll. */
@@ -51,11 +55,11 @@ struct pipeline_result {
     bool failed; // then `err` says why, and the sequences of the batch are dropped everywhere
                  // (ERR_BATCH_LOST, ERR_BUSY) or the whole epoch is over (ERR_PEER_LOST)
     struct err err;
-    uint32_t n_tokens; // one for each ROW_SAMPLE row, in row order
-    const struct sampled_token *tokens;
-    const uint32_t *rows; // [n_tokens] index of the row in its batch
-    uint32_t n_logits;    // ROW_LOGITS rows, in row order
-    const float *logits;  // [n_logits][vocab_size]
+    uint32_t n_tokens;                  // one for each ROW_SAMPLE row, in row order
+    const struct sampled_token *tokens; // below 0: none could be drawn, from that row alone
+    const uint32_t *rows;               // [n_tokens] index of the row in its batch
+    uint32_t n_logits;                  // ROW_LOGITS rows, in row order
+    const float *logits;                // [n_logits][vocab_size]
 };
 
 /* Opens stage 0's engine and starts to dial. Returns at once when total > 1; state tells when the
@@ -70,7 +74,8 @@ const struct engine_info *pipeline_info(struct pipeline *pipeline);
 
 /* Hands a batch on (copied; `values` are not read). `params[i]`, n_params of them, belong to
  * sequences[i]; give those of every sequence with a ROW_SAMPLE row: they travel when the sequence
- * is new on this epoch, after a drop or a keep, or when they changed. ERR_BUSY: connecting, or
+ * is new on this epoch, after a drop or a keep, or when they changed. The text of a grammar lives
+ * until the sequence is dropped. ERR_BUSY: connecting, or
  * batches_cap in flight. ERR_ARGUMENT: beyond pipeline_info, or more ROW_LOGITS rows than
  * pipeline_logits_rows_cap. */
 bool pipeline_submit(struct pipeline *pipeline, const struct batch *batch,

@@ -2,7 +2,10 @@
  *
  * Ids are written to a sequence's record only after the engine took their rows: a failed step
  * leaves the engine at the old length, and the record with it. Positions are the only length there
- * is: what the engine accepts at position p, the record has p ids before. */
+ * is: what the engine accepts at position p, the record has p ids before.
+ *
+ * Where an answer is in its grammar follows from the same record; the place is kept only so that
+ * not every token reads all ids again, and is let go when an id before it is written. */
 #include "pipeline/stage.h"
 
 #include <stdatomic.h>
@@ -13,6 +16,7 @@
 #include "base/thread.h"
 #include "pipeline/handshake.h"
 #include "pipeline/payload.h"
+#include "sample/grammar_cache.h"
 #include "sample/sampler.h"
 
 #define PUSH_SLICE_MS 50 // how often a stage before a full outbox looks whether the epoch is over
@@ -21,8 +25,11 @@
 /* What the last stage knows of a sequence. */
 struct sequence {
     bool has_params;
-    struct sampling_params params;
-    int32_t *ids; // [ctx_size]
+    struct sampling_params params; // without the grammar's text
+    struct grammar *grammar;       // taken from the cache; NULL: none
+    struct err refused;            // why there is none although one was asked for; ERR_NONE
+    struct grammar_place place;    // of the answer in the grammar
+    int32_t *ids;                  // [ctx_size]
 };
 
 struct stage {
@@ -40,6 +47,7 @@ struct stage {
     struct log_limit limit;
     /* The last stage's. */
     struct sampler *sampler;
+    struct grammar_cache *grammars;
     struct sequence *sequences; // [max_sequences]
     int32_t *ids;               // [max_sequences][ctx_size]
 };
@@ -72,6 +80,24 @@ static void hand_on_failure(struct stage *stage, uint64_t batch, struct err *rea
 /* --- sampling ----------------------------------------------------------------------------------
  */
 
+static void give_grammar(struct stage *stage, struct sequence *sequence)
+{
+    grammar_cache_give(stage->grammars, sequence->grammar);
+    sequence->grammar = NULL;
+    sequence->refused.code = ERR_NONE;
+    sequence->place.generation = 0;
+}
+
+/* The head has compiled the same text: what fails here is for want of a tokenizer. */
+static void take_grammar(struct stage *stage, struct sequence *sequence)
+{
+    struct sampling_grammar *source = &sequence->params.grammar;
+    if (source->language == SAMPLING_GRAMMAR_NONE)
+        return;
+    sequence->grammar = grammar_cache_take(stage->grammars, source, &sequence->refused);
+    source->text = STR_NONE; // it lies in the frame
+}
+
 static bool take_params(struct stage *stage, struct payload_step *step, struct err *err)
 {
     for (uint32_t i = 0; i < step->n_params; i++) {
@@ -83,24 +109,50 @@ static bool take_params(struct stage *stage, struct payload_step *step, struct e
         if (sequence >= stage->info.max_sequences)
             return err_set(err, ERR_FORMAT, "parameters of sequence %u; there are %u", sequence,
                            stage->info.max_sequences);
+        give_grammar(stage, &stage->sequences[sequence]);
         stage->sequences[sequence].params = params;
         stage->sequences[sequence].has_params = true;
+        take_grammar(stage, &stage->sequences[sequence]);
     }
     if (step->params.size)
         return err_set(err, ERR_FORMAT, "%zu bytes behind a STEP's parameters", step->params.size);
     return true;
 }
 
+/* The tokens that the sequence's grammar allows behind its n_ids ids. */
+static bool find_allowed(struct sequence *sequence, uint32_t n_ids, const uint64_t **out,
+                         struct err *err)
+{
+    const uint32_t first =
+        sequence->params.prompt_rows < n_ids ? sequence->params.prompt_rows : n_ids;
+    if (sequence->refused.code != ERR_NONE) {
+        *err = sequence->refused;
+        return false;
+    }
+    if (!grammar_follow(sequence->grammar, &sequence->place, sequence->ids + first, n_ids - first,
+                        err))
+        return false;
+    *out = grammar_mask(sequence->grammar, &sequence->place, err);
+    return *out != NULL;
+}
+
 static bool sample_row(struct stage *stage, const struct row *row, const float *logits,
                        struct sampled_token *out, struct err *err)
 {
-    const struct sequence *sequence = &stage->sequences[row->sequence];
+    struct sequence *sequence = &stage->sequences[row->sequence];
     if (!sequence->has_params)
         return err_set(err, ERR_BATCH_LOST, "no parameters of sequence %u came", row->sequence);
-    const struct sampler_row what = { .logits = logits,
-                                      .params = &sequence->params,
-                                      .ids = sequence->ids,
-                                      .n_ids = row->position + 1 };
+    struct sampler_row what = { .logits = logits,
+                                .params = &sequence->params,
+                                .ids = sequence->ids,
+                                .n_ids = row->position + 1 };
+    if (sequence->params.grammar.language != SAMPLING_GRAMMAR_NONE &&
+        !find_allowed(sequence, what.n_ids, &what.allowed, err)) {
+        if (log_limit_pass(&stage->limit, LOG_EVERY_MS))
+            log_warn("sequence %u: its grammar: %s", row->sequence, err->text);
+        *out = (struct sampled_token){ .token = PAYLOAD_NO_TOKEN };
+        return true;
+    }
     if (!sampler_draw(stage->sampler, &what, out, err))
         return err_wrap(err, "sequence %u", row->sequence);
     return true;
@@ -145,7 +197,10 @@ static void record_ids(struct stage *stage)
 {
     for (uint32_t i = 0; i < stage->in.n_rows; i++) {
         const struct row *row = &stage->in.rows[i];
-        stage->sequences[row->sequence].ids[row->position] = row->token;
+        struct sequence *sequence = &stage->sequences[row->sequence];
+        sequence->ids[row->position] = row->token;
+        if (row->position < (uint64_t)sequence->params.prompt_rows + sequence->place.n_ids)
+            sequence->place.generation = 0;
     }
 }
 
@@ -230,13 +285,16 @@ static void do_keep(struct stage *stage, const struct frame *frame)
     memcpy(stage->sequences[keep.to].ids, stage->sequences[keep.from].ids,
            keep.rows * sizeof(int32_t));
     stage->sequences[keep.to].has_params = false;
+    give_grammar(stage, &stage->sequences[keep.to]);
 }
 
 static void drop_sequence(struct stage *stage, uint32_t sequence)
 {
     stage->engine.ops->drop(&stage->engine, sequence);
-    if (stage->is_last)
-        stage->sequences[sequence].has_params = false;
+    if (!stage->is_last)
+        return;
+    stage->sequences[sequence].has_params = false;
+    give_grammar(stage, &stage->sequences[sequence]);
 }
 
 static void do_drop(struct stage *stage, const struct frame *frame)
@@ -316,12 +374,13 @@ static bool check_place(const struct stage_options *options, const struct engine
                           : "ranks between have neither end");
 }
 
-static bool make_sequences(struct stage *stage, struct err *err)
+static bool make_sequences(struct stage *stage, const struct tokenizer *tokenizer, struct err *err)
 {
     const uint32_t n = stage->info.max_sequences, ctx_size = stage->info.ctx_size;
     stage->sampler = sampler_new(stage->info.vocab_size, err);
     if (!stage->sampler)
         return false;
+    stage->grammars = grammar_cache_new(tokenizer, stage->info.vocab_size);
     stage->ids = memory_pages((size_t)n * ctx_size * sizeof(int32_t), err);
     if (!stage->ids)
         return false;
@@ -352,7 +411,8 @@ struct stage *stage_open(const struct stage_options *options, struct err *err)
         goto fail;
     stage->is_first = engine_is_first(&stage->info);
     stage->is_last = engine_is_last(&stage->info);
-    if (!make_batches(stage, err) || (stage->is_last && !make_sequences(stage, err)) ||
+    if (!make_batches(stage, err) ||
+        (stage->is_last && !make_sequences(stage, options->tokenizer, err)) ||
         !thread_start(&stage->thread, "stage", run, stage, err))
         goto fail;
     return stage;
@@ -373,6 +433,7 @@ void stage_close(struct stage *stage)
     batch_release(&stage->in);
     batch_release(&stage->out);
     sampler_free(stage->sampler);
+    grammar_cache_free(stage->grammars);
     memory_pages_free(stage->ids,
                       (size_t)stage->info.max_sequences * stage->info.ctx_size * sizeof(int32_t));
     free(stage->sequences);

@@ -4,7 +4,8 @@
  * STEP becomes STEP for the next stage, or RESULT for the head on the last; what fails becomes a
  * FAIL in its place, so that order is kept and the head hears of each batch exactly once. KEEP and
  * DROP are done and passed on. The last stage samples: it keeps the ids and parameters of every
- * sequence.
+ * sequence. A row whose grammar cannot be obeyed gets no token (PAYLOAD_NO_TOKEN); the others of
+ * its batch are not concerned.
  *
  * The thread owns engine and sequences. Inbox and outbox are queues of struct event; links come and
  * go at their other ends. What orders them is the epoch: frames of another than the wanted one are
@@ -19,12 +20,14 @@
 #include <stdint.h>
 
 struct stage;
+struct tokenizer;
 
 struct stage_options {
     const struct engine_options *engine; // borrowed for the call
     uint32_t rank, total;
-    struct queue *outbox;    // outlives the stage
-    struct frame_pool *pool; // outlives the stage
+    struct queue *outbox;              // outlives the stage
+    struct frame_pool *pool;           // outlives the stage
+    const struct tokenizer *tokenizer; // of the last stage; outlives it; NULL: no grammars
 };
 
 /* Opens the engine and starts the thread. ERR_ARGUMENT also for layers that do not suit the rank.

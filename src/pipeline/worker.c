@@ -281,7 +281,8 @@ static bool open_all(struct worker *worker, struct err *err)
                                          .rank = options->rank,
                                          .total = options->total,
                                          .outbox = worker->onward,
-                                         .pool = worker->pool };
+                                         .pool = worker->pool,
+                                         .tokenizer = options->tokenizer };
     const struct acceptor_options acceptor = { .listen = options->listen,
                                                .insecure = options->insecure,
                                                .link = link_options_of(options),

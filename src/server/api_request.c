@@ -9,6 +9,7 @@
 
 #define PROMPT_IDS_CAP (16u << 20)
 #define ECHO_BYTES_CAP (64u << 20)
+#define SCHEMA_BYTES_CAP (16u << 20) // while it is written out; then SAMPLING_GRAMMAR_BYTES_CAP
 
 const struct json *api_find(const struct json *document, const char *name)
 {
@@ -62,12 +63,14 @@ void api_request_init(struct api_request *request, const struct server_model *mo
     *request = (struct api_request){ .options.sampling = *model->defaults };
     token_list_init(&request->prompt, PROMPT_IDS_CAP);
     buf_init(&request->echo, ECHO_BYTES_CAP);
+    buf_init(&request->grammar, SCHEMA_BYTES_CAP);
 }
 
 void api_request_release(struct api_request *request)
 {
     token_list_release(&request->prompt);
     buf_release(&request->echo);
+    buf_release(&request->grammar);
 }
 
 /* -1 and 0 both switch it off: vLLM's and llama.cpp's ways. */
@@ -199,6 +202,93 @@ static bool read_streaming(const struct json *document, struct api_request *requ
     return false;
 }
 
+/* ---- structured output ---- */
+
+/* `name` is the field at fault if it does not compile. Only one field may ask for a grammar. */
+static bool set_grammar(struct api_request *request, enum sampling_language language,
+                        struct str text, const char *name, struct api_error *error)
+{
+    struct sampling_grammar *const grammar = &request->options.sampling.grammar;
+    struct err err;
+
+    if (grammar->language != SAMPLING_GRAMMAR_NONE)
+        return api_error_set(error, ERR_ARGUMENT, name,
+                             "only one of response_format, grammar and regex can be asked for");
+    if (request->options.ignore_eos)
+        return api_error_set(error, ERR_ARGUMENT, "ignore_eos",
+                             "ignore_eos cannot be combined with %s, which says where the answer "
+                             "ends",
+                             name);
+    if (text.size > SAMPLING_GRAMMAR_BYTES_CAP)
+        return api_error_set(error, ERR_ARGUMENT, name, "%s has %zu bytes, more than %u", name,
+                             text.size, SAMPLING_GRAMMAR_BYTES_CAP);
+    *grammar = (struct sampling_grammar){ .language = language, .text = text };
+    if (request_check_grammar(grammar, &err))
+        return true;
+    return api_error_set(error, err.code, name, "%s: %s", name, err.text);
+}
+
+static bool read_json_schema(const struct json *format, struct api_request *request,
+                             struct api_error *error)
+{
+    const char *const name = "response_format.json_schema.schema";
+    const struct json *const wrapper = json_get(format, "json_schema");
+    const struct json *const schema = json_get(wrapper, "schema");
+    const enum json_kind kind = json_kind(schema);
+
+    if (json_kind(wrapper) != JSON_KIND_OBJECT)
+        return api_error_set(error, ERR_ARGUMENT, "response_format.json_schema",
+                             "response_format.json_schema must be an object with a schema");
+    if (kind != JSON_KIND_OBJECT && kind != JSON_KIND_BOOL)
+        return api_error_set(error, ERR_ARGUMENT, name, "%s must be a JSON Schema", name);
+    json_write_value(&request->grammar, schema);
+    return set_grammar(request, SAMPLING_GRAMMAR_JSON_SCHEMA, buf_view(&request->grammar), name,
+                       error);
+}
+
+static bool read_response_format(const struct json *document, struct api_request *request,
+                                 struct api_error *error)
+{
+    const struct json *const format = api_find(document, "response_format");
+    const struct str type = json_text(json_get(format, "type"));
+
+    if (format == NULL || str_is(type, "text"))
+        return true;
+    if (str_is(type, "json_object"))
+        return set_grammar(request, SAMPLING_GRAMMAR_JSON_SCHEMA, STR("{\"type\":\"object\"}"),
+                           "response_format", error);
+    if (str_is(type, "json_schema"))
+        return read_json_schema(format, request, error);
+    return api_error_set(error, ERR_ARGUMENT, "response_format.type",
+                         "response_format.type must be \"text\", \"json_object\" or "
+                         "\"json_schema\"");
+}
+
+static bool read_grammar(const struct json *document, const char *name,
+                         enum sampling_language language, struct api_request *request,
+                         struct api_error *error)
+{
+    const struct json *const value = api_find(document, name);
+    struct str text;
+
+    if (value == NULL)
+        return true;
+    if (!json_read_string(value, &text) || text.size == 0)
+        return api_error_set(error, ERR_ARGUMENT, name, "%s must be a string that is not empty",
+                             name);
+    return set_grammar(request, language, text, name, error);
+}
+
+static bool read_structured_output(const struct json *document, struct api_request *request,
+                                   struct api_error *error)
+{
+    return read_response_format(document, request, error) &&
+           read_grammar(document, "grammar", SAMPLING_GRAMMAR_GBNF, request, error) &&
+           read_grammar(document, "regex", SAMPLING_GRAMMAR_REGEX, request, error);
+}
+
+/* ---- what is refused ---- */
+
 static bool refuse_tools(const struct json *document, struct api_error *error)
 {
     static const char *const lists[] = { "tools", "functions" };
@@ -226,7 +316,6 @@ static bool refuse_tools(const struct json *document, struct api_error *error)
 static bool refuse_unsupported(const struct json *document, struct api_error *error)
 {
     static const char *const counts[] = { "n", "best_of" };
-    const struct json *const format = api_find(document, "response_format");
 
     for (size_t i = 0; i < 2; i++) {
         const struct json *const count = api_find(document, counts[i]);
@@ -234,9 +323,6 @@ static bool refuse_unsupported(const struct json *document, struct api_error *er
         if (count != NULL && json_int(count, 0) != 1)
             return api_error_set(error, ERR_ARGUMENT, counts[i], "%s must be 1", counts[i]);
     }
-    if (format != NULL && !str_is(json_text(json_get(format, "type")), "text"))
-        return api_error_set(error, ERR_UNSUPPORTED, "response_format",
-                             "response_format may only be {\"type\": \"text\"}");
     return refuse_tools(document, error);
 }
 
@@ -257,7 +343,7 @@ bool api_request_read(struct api_request *request, const struct json *document,
     if (!read_sampling(document, options, error) ||
         !read_logit_bias(document, model, &options->sampling, error) ||
         !read_stops(document, request, error) || !read_streaming(document, request, error) ||
-        !refuse_unsupported(document, error))
+        !read_structured_output(document, request, error) || !refuse_unsupported(document, error))
         return false;
     options->stops = request->stops;
     return true;

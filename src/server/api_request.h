@@ -1,8 +1,11 @@
 /* The fields that chat and completion requests share, from JSON to request_options.
  *
  * Unknown fields are ignored, null means absent, and a known field with a value that cannot be
- * meant is an error that names it. What is understood and not done (several choices, tools,
- * structured output) is refused where ignoring it would change what the answer means. */
+ * meant is an error that names it. What is understood and not done (several choices, tools) is
+ * refused where ignoring it would change what the answer means.
+ *
+ * Structured output (response_format, grammar, regex) is compiled here once, on the thread of the
+ * pool, so that what is wrong with a schema is a 400 with its own words. */
 #ifndef CASCADIA_SERVER_API_REQUEST_H
 #define CASCADIA_SERVER_API_REQUEST_H
 
@@ -24,7 +27,8 @@ struct api_request {
     struct str stops[API_STOPS_CAP]; // views into the document
     bool stream, include_usage;
     bool wants_logprobs;
-    struct buf echo; // text that comes before the answer; mostly empty
+    struct buf echo;    // text that comes before the answer; mostly empty
+    struct buf grammar; // the text of a schema, which options.sampling views
 };
 
 void api_request_init(struct api_request *request, const struct server_model *model);

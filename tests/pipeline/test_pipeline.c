@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "helpers/cm.h"
 #include "pipeline/crew.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer_mock.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +20,8 @@
 
 static const uint32_t ends_of[4][4] = { { 8 }, { 3, 8 }, { 2, 5, 8 }, { 1, 2, 7, 8 } };
 
-static struct crew *open_crew(uint32_t n_stages, uint64_t kv_memory_bytes)
+static struct crew *open_crew_with(uint32_t n_stages, uint64_t kv_memory_bytes,
+                                   const struct tokenizer *tokenizer)
 {
     const struct crew_options options = {
         .engine = { .model = "mock-model",
@@ -29,12 +32,18 @@ static struct crew *open_crew(uint32_t n_stages, uint64_t kv_memory_bytes)
                     .kv_memory_bytes = kv_memory_bytes },
         .n_stages = n_stages,
         .layer_ends = ends_of[n_stages - 1],
+        .tokenizer = tokenizer,
     };
     struct err err;
     struct crew *crew = crew_open(&options, &err);
     if (!crew)
         fail_msg("%s", err.text);
     return crew;
+}
+
+static struct crew *open_crew(uint32_t n_stages, uint64_t kv_memory_bytes)
+{
+    return open_crew_with(n_stages, kv_memory_bytes, NULL);
 }
 
 /* A batch under construction. */
@@ -263,6 +272,100 @@ static void test_parameters_travel_when_they_change(void **state)
 
 /* One batch fails on its way, by a hole in its positions: it is answered in its place, its sequence
  * is gone everywhere, and the next batches do not notice. */
+/* Submits one row of each sequence, with its parameters, and gives out their tokens. */
+static void step_pair(struct pipeline *pipeline, uint64_t id, const uint32_t positions[2],
+                      const int32_t tokens[2], const struct sampling_params *const params[2],
+                      int32_t out[2])
+{
+    static const uint32_t sequences[2] = { 0, 1 };
+    struct maker maker;
+    struct err err;
+    start(&maker, id);
+    for (uint32_t i = 0; i < 2; i++)
+        add_row(&maker, i, positions[i], tokens[i], ROW_SAMPLE);
+    if (!pipeline_submit(pipeline, &maker.batch, sequences, params, 2, &err))
+        fail_msg("%s", err.text);
+    const struct pipeline_result *result = next(pipeline);
+    if (result->failed)
+        fail_msg("%s", result->err.text);
+    assert_int_equal(result->n_tokens, 2);
+    out[0] = result->tokens[0].token;
+    out[1] = result->tokens[1].token;
+}
+
+/* A sequence with a grammar beside one without: the first obeys, the second echoes. In the middle
+ * the first is dropped and its ids are fed again, as after a lost stage: it goes on as it would
+ * have. */
+static void check_grammar_on(uint32_t n_stages)
+{
+    struct tokenizer *tokenizer = tokenizer_load_mock();
+    struct crew *crew = open_crew_with(n_stages, 0, tokenizer);
+    struct pipeline *pipeline = crew_pipeline(crew);
+    struct sampling_params bound;
+    sampling_params_init(&bound);
+    bound.prompt_rows = 2;
+    bound.grammar = (struct sampling_grammar){ SAMPLING_GRAMMAR_REGEX, STR("[b-d]{3}e+x") };
+    const struct sampling_params *const params[2] = { &bound, greedy() };
+    int32_t ids[16] = { USER, ASSISTANT }, tokens[2] = { ASSISTANT, ASSISTANT }, out[2];
+    uint32_t n_ids = 2;
+    struct maker maker;
+    uint32_t echo_rows = add_prompt(start(&maker, 1), 1, "xyxyxyxyxyxy") - 1;
+    add_row(&maker, 0, 0, USER, 0);
+    maker.batch.n_rows--; // ASSISTANT is fed by the first step
+    maker.rows[maker.batch.n_rows - 1] = (struct row){ 0, 0, USER, 0 };
+    submit(pipeline, &maker);
+    assert_false(next(pipeline)->failed);
+    for (uint64_t id = 2; ids[n_ids - 1] != END && n_ids < 14; id++) {
+        if (n_ids == 5) {
+            pipeline_drop(pipeline, 0);
+            start(&maker, 100);
+            for (uint32_t i = 0; i + 1 < n_ids; i++)
+                add_row(&maker, 0, i, ids[i], 0);
+            submit(pipeline, &maker);
+            assert_false(next(pipeline)->failed);
+        }
+        const uint32_t positions[2] = { n_ids - 1, echo_rows };
+        step_pair(pipeline, id, positions, tokens, params, out);
+        assert_int_equal(out[1], "xy"[(n_ids - 2) % 2]);
+        ids[n_ids++] = tokens[0] = out[0];
+        tokens[1] = out[1];
+        echo_rows++;
+        bound.seed = n_ids == 7; // parameters that travel again change nothing
+    }
+    assert_true(n_ids > 6);
+    for (uint32_t i = 2; i < 5; i++)
+        assert_in_range(ids[i], 'b', 'd');
+    for (uint32_t i = 5; i + 2 < n_ids; i++)
+        assert_int_equal(ids[i], 'e');
+    crew_close(crew);
+    tokenizer_free(tokenizer);
+}
+
+static void test_grammars_are_obeyed_on_the_last_stage(void **state)
+{
+    (void)state;
+    check_grammar_on(1);
+    check_grammar_on(3);
+}
+
+/* Without a vocabulary the one row gets no token; its neighbour is not concerned. */
+static void test_a_grammar_that_cannot_be_obeyed(void **state)
+{
+    (void)state;
+    struct crew *crew = open_crew(2, 0);
+    struct sampling_params bound;
+    sampling_params_init(&bound);
+    bound.grammar = (struct sampling_grammar){ SAMPLING_GRAMMAR_REGEX, STR("a") };
+    const struct sampling_params *const params[2] = { &bound, greedy() };
+    const uint32_t positions[2] = { 0, 0 };
+    const int32_t tokens[2] = { USER, USER };
+    int32_t out[2];
+    step_pair(crew_pipeline(crew), 1, positions, tokens, params, out);
+    assert_int_equal(out[0], -1);
+    assert_true(out[1] >= 0);
+    crew_close(crew);
+}
+
 static void test_a_failed_batch_is_answered_in_its_place(void **state)
 {
     (void)state;
@@ -425,6 +528,8 @@ int main(void)
         cmocka_unit_test(test_whole_rows_of_logits_come_back_when_asked),
         cmocka_unit_test(test_keep_shares_a_beginning),
         cmocka_unit_test(test_parameters_travel_when_they_change),
+        cmocka_unit_test(test_grammars_are_obeyed_on_the_last_stage),
+        cmocka_unit_test(test_a_grammar_that_cannot_be_obeyed),
         cmocka_unit_test(test_a_failed_batch_is_answered_in_its_place),
         cmocka_unit_test(test_a_late_failure_spares_the_sequence_begun_anew),
         cmocka_unit_test(test_pages_that_run_out_fail_the_batch_with_busy),
