@@ -18,7 +18,7 @@ extern const struct command command_tokenize, command_detokenize, command_templa
 extern const struct command command_eval_logits, command_eval_perplexity, command_eval_divergence;
 extern const struct command command_bench, command_bench_model;
 extern const struct command command_bench_kernels, command_bench_machine;
-extern const struct command command_engines, command_help;
+extern const struct command command_engines, command_grammar, command_help;
 
 const struct command *const commands[] = {
     &command_run,
@@ -28,6 +28,7 @@ const struct command *const commands[] = {
     &command_tokenize,
     &command_detokenize,
     &command_template,
+    &command_grammar,
     &command_eval_logits,
     &command_eval_perplexity,
     &command_eval_divergence,
