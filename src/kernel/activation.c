@@ -14,7 +14,8 @@
 
 #include "base/err.h"
 
-#define QUAD 4u // rows that are packed together
+#define QUAD 4u                                       // rows that are packed together
+#define CHUNK_RUNS (CHUNK_SUBS + CHUNK_SUBS / 2 + 1u) // runs of 32, 64 and 128 in a chunk
 
 const char *const activation_mode_names[ACTIVATION_MODE_COUNT] = {
     [ACTIVATION_G32] = "32",  [ACTIVATION_G64] = "64",    [ACTIVATION_G128] = "128",
@@ -47,14 +48,14 @@ static uint32_t tile_size(uint32_t count)
 {
     if (count <= 4)
         return count;
-    return count <= 6 ? 6 : count <= 8 ? 8 : TILE_ROWS_CAP;
+    return count <= 6 ? 6 : count <= 8 ? 8 : count <= 12 ? 12 : TILE_ROWS_CAP;
 }
 
 /* Bytes of the parts of an activation. A line of slack after each: vector loads of a tile's row of
  * words may pass its end. */
 struct activation_layout {
     uint32_t cols_padded;
-    size_t q_bytes, subs_bytes, rows_bytes;
+    size_t q_bytes, scales_bytes, runs_bytes, rows_bytes;
 };
 
 static struct activation_layout layout_of(uint32_t rows, uint32_t cols)
@@ -64,7 +65,8 @@ static struct activation_layout layout_of(uint32_t rows, uint32_t cols)
     return (struct activation_layout){
         .cols_padded = (uint32_t)(chunks * ACTIVATION_CHUNK),
         .q_bytes = round_64(packed_rows * chunks * ACTIVATION_CHUNK) + 64,
-        .subs_bytes = round_64(packed_rows * chunks * CHUNK_SUBS * sizeof(float)) + 64,
+        .scales_bytes = round_64(packed_rows * chunks * CHUNK_SUBS * sizeof(float)) + 64,
+        .runs_bytes = round_64(packed_rows * chunks * CHUNK_RUNS * sizeof(float)) + 64,
         .rows_bytes = round_64(packed_rows * sizeof(float)) + 64,
     };
 }
@@ -72,14 +74,15 @@ static struct activation_layout layout_of(uint32_t rows, uint32_t cols)
 size_t activation_bytes(uint32_t rows, uint32_t cols)
 {
     const struct activation_layout layout = layout_of(rows, cols);
-    return layout.q_bytes + 4 * layout.subs_bytes + layout.rows_bytes;
+    return layout.q_bytes + layout.scales_bytes + 3 * layout.runs_bytes + layout.rows_bytes;
 }
 
 void activation_init(struct activation *a, const struct kernel *kernel, void *memory,
                      const struct activation_options *options)
 {
     const struct activation_layout layout = layout_of(options->rows, options->cols);
-    uint8_t *const subs = (uint8_t *)memory + layout.q_bytes;
+    uint8_t *const scales = (uint8_t *)memory + layout.q_bytes;
+    uint8_t *const runs = scales + layout.scales_bytes;
     const uint32_t tile_rows = kernel->matmul->tile_rows;
     must(options->mode < ACTIVATION_MODE_COUNT);
     *a = (struct activation){
@@ -93,24 +96,25 @@ void activation_init(struct activation *a, const struct kernel *kernel, void *me
         .tile_rows = tile_rows,
         .cols_padded = layout.cols_padded,
         .q = memory,
-        .scales = (float *)(void *)subs,
-        .sums = (int32_t *)(void *)(subs + layout.subs_bytes),
-        .scaled_sums = (float *)(void *)(subs + 2 * layout.subs_bytes),
-        .starts = (uint32_t *)(void *)(subs + 3 * layout.subs_bytes),
-        .row_scales = (float *)(void *)(subs + 4 * layout.subs_bytes),
+        .scales = (float *)(void *)scales,
+        .sums = (int32_t *)(void *)runs,
+        .scaled_sums = (float *)(void *)(runs + layout.runs_bytes),
+        .starts = (uint32_t *)(void *)(runs + 2 * layout.runs_bytes),
+        .row_scales = (float *)(void *)(runs + 3 * layout.runs_bytes),
     };
 }
 
-/* Rows are cut into full tiles and a rest; a rest of at most a third joins the last full tile and
- * both are halved, so that no tile is too small to pay for unpacking its weights. */
+/* Rows are cut into full tiles and a rest; a rest of at most a quarter joins the last full tile and
+ * both are cut anew, at three quarters, so that no tile is too small to pay for unpacking its
+ * weights and none is padded by more than a row or two. */
 void activation_tile(const struct activation *a, uint32_t tile, uint32_t *first, uint32_t *end)
 {
     const uint32_t cap = a->tile_rows, full = a->rows / cap, rest = a->rows % cap;
     *first = tile * cap;
     *end = min_u32(*first + cap, a->rows);
-    if (rest == 0 || full == 0 || rest > cap / 3 || tile + 1 < full)
+    if (rest == 0 || full == 0 || rest > cap / 4 || tile + 1 < full)
         return;
-    const uint32_t from = (full - 1) * cap, middle = from + (cap + rest + 1) / 2;
+    const uint32_t from = (full - 1) * cap, middle = from + cap / 4 * 3;
     *first = tile + 1 == full ? from : middle;
     *end = tile + 1 == full ? middle : a->rows;
 }
@@ -124,20 +128,22 @@ void tile_view(const struct activation *a, uint32_t index, struct tile *tile)
         activation_tile(a, index - 1, &before, &first);
         packed = before + tile_size(first - before);
     }
-    const size_t subs = (size_t)packed * (a->cols_padded / SUM_GROUP);
+    const uint32_t chunks = a->cols_padded / ACTIVATION_CHUNK;
     *tile = (struct tile){
         .row = first,
         .count = end - first,
         .size = tile_size(end - first),
         .q = a->q + (size_t)packed * a->cols_padded,
-        .scales = a->scales + subs,
-        .sums = a->sums + subs,
-        .scaled_sums = a->scaled_sums + subs,
-        .starts = a->starts + subs,
+        .scales = a->scales + (size_t)packed * chunks * CHUNK_SUBS,
         .row_scales = a->row_scales + packed,
         .x = a->x + first * a->x_stride,
         .x_stride = a->x_stride,
     };
+    size_t at = (size_t)packed * chunks * CHUNK_RUNS;
+    for (uint32_t width = 0; width < RUN_WIDTHS; width++) {
+        tile->runs[width] = (struct run_sums){ a->sums + at, a->scaled_sums + at, a->starts + at };
+        at += (size_t)tile->size * chunks * (CHUNK_SUBS >> width);
+    }
 }
 
 /* ---- scales ---- */
@@ -234,23 +240,39 @@ static bool pack_chunk(const struct activation *a, const struct packed_row *row,
 
 /* ---- one row ---- */
 
-/* Sums of the chunk at `sub` of a tile with one row. */
+/* Place `at` of a tile with one row gets the sums of a run: of its q at k mod 4 < 2, and of the
+ * others. */
+static void put_run(const struct run_sums *runs, size_t at, int32_t first, int32_t second,
+                    float scale, enum activation_starts starts)
+{
+    const int32_t sum = first + second;
+    runs->sums[at] = sum;
+    runs->scaled[at] = scale * (float)sum;
+    runs->starts[at] = starts == STARTS_HALVES ? (uint32_t)(uint16_t)(-8 * first) |
+                                                     (uint32_t)(uint16_t)(-8 * second) << 16
+                                               : (uint32_t)(-8 * sum);
+}
+
+/* All runs of the chunk at `sub` of a tile with one row. */
 static void sum_chunk(const struct tile *tile, uint32_t sub, enum activation_starts starts)
 {
-    const int8_t *q = tile->q + (size_t)sub * SUM_GROUP;
-    for (uint32_t i = sub; i < sub + CHUNK_SUBS; i++, q += SUM_GROUP) {
-        int32_t first = 0, second = 0; // k mod 4 < 2, and the others
+    int32_t first[CHUNK_SUBS] = { 0 }, second[CHUNK_SUBS] = { 0 };
+    for (uint32_t i = 0; i < CHUNK_SUBS; i++) {
+        const int8_t *const q = tile->q + (size_t)(sub + i) * SUM_GROUP;
         for (uint32_t k = 0; k < SUM_GROUP; k += 4) {
-            first += q[k] + q[k + 1];
-            second += q[k + 2] + q[k + 3];
+            first[i] += q[k] + q[k + 1];
+            second[i] += q[k + 2] + q[k + 3];
         }
-        tile->sums[i] = first + second;
-        tile->scaled_sums[i] = tile->scales[i] * (float)(first + second);
-        if (starts == STARTS_SUM)
-            tile->starts[i] = (uint32_t)(-8 * (first + second));
-        else if (starts == STARTS_HALVES)
-            tile->starts[i] = (uint32_t)(uint16_t)(-8 * first) | (uint32_t)(uint16_t)(-8 * second)
-                                                                     << 16;
+    }
+    for (uint32_t width = 0; width < RUN_WIDTHS; width++) {
+        const uint32_t step = 1u << width;
+        for (uint32_t i = 0; i < CHUNK_SUBS; i += step)
+            put_run(&tile->runs[width], (sub + i) / step, first[i], second[i],
+                    tile->scales[sub + i], starts);
+        for (uint32_t i = 0; i + step < CHUNK_SUBS; i += 2 * step) {
+            first[i] += first[i + step];
+            second[i] += second[i + step];
+        }
     }
 }
 
@@ -318,27 +340,40 @@ LEAF_INLINE __m128i transpose_sub(const int8_t *q, int8_t *words, size_t word_by
     return pairs;
 }
 
+/* Place `at` and the n - 1 after it get the sums of a run of these rows. */
+LEAF_INLINE void put_runs(const struct run_sums *runs, size_t at, __m128i pairs, __m128 scale,
+                          enum activation_starts starts, const uint32_t n)
+{
+    const __m128i zero = _mm_setzero_si128();
+    const __m128i sums = _mm_madd_epi16(pairs, _mm_set1_epi16(1));
+    store_lanes(runs->sums + at, sums, n);
+    store_lanes(runs->scaled + at, _mm_castps_si128(_mm_mul_ps(scale, _mm_cvtepi32_ps(sums))), n);
+    store_lanes(runs->starts + at,
+                starts == STARTS_HALVES ? _mm_sub_epi16(zero, _mm_slli_epi16(pairs, 3))
+                                        : _mm_sub_epi32(zero, _mm_slli_epi32(sums, 3)),
+                n);
+}
+
 /* The chunk at `sub` of rows [i, i + n): q[4][128] and scales[32s][4] into the tile. */
 LEAF_INLINE void place_chunk(const struct tile *tile, uint32_t i, uint32_t sub, const int8_t *q,
                              float (*scales)[QUAD], enum activation_starts starts, const uint32_t n)
 {
-    const size_t word_bytes = (size_t)tile->size * 4;
+    const size_t size = tile->size, word_bytes = size * 4;
+    __m128i pairs[CHUNK_SUBS];
+    __m128 scale[CHUNK_SUBS];
     for (uint32_t part = 0; part < CHUNK_SUBS; part++) {
-        const size_t at = (size_t)(sub + part) * tile->size + i;
         int8_t *const words = tile->q + (size_t)(sub + part) * (SUM_GROUP / 4) * word_bytes + i * 4;
-        const __m128i pairs = transpose_sub(q + part * SUM_GROUP, words, word_bytes, n);
-        const __m128i sums = _mm_madd_epi16(pairs, _mm_set1_epi16(1));
-        const __m128 scale = _mm_loadu_ps(scales[part]);
-        const __m128 scaled = _mm_mul_ps(scale, _mm_cvtepi32_ps(sums));
-        store_lanes(tile->scales + at, _mm_castps_si128(scale), n);
-        store_lanes(tile->sums + at, sums, n);
-        store_lanes(tile->scaled_sums + at, _mm_castps_si128(scaled), n);
-        const __m128i zero = _mm_setzero_si128();
-        if (starts == STARTS_SUM)
-            store_lanes(tile->starts + at, _mm_sub_epi32(zero, _mm_slli_epi32(sums, 3)), n);
-        else if (starts == STARTS_HALVES)
-            store_lanes(tile->starts + at, _mm_sub_epi16(zero, _mm_slli_epi16(pairs, 3)), n);
+        pairs[part] = transpose_sub(q + part * SUM_GROUP, words, word_bytes, n);
+        scale[part] = _mm_loadu_ps(scales[part]);
+        store_lanes(tile->scales + (sub + part) * size + i, _mm_castps_si128(scale[part]), n);
+        put_runs(&tile->runs[0], (sub + part) * size + i, pairs[part], scale[part], starts, n);
     }
+    for (uint32_t part = 0; part < CHUNK_SUBS; part += 2) {
+        pairs[part] = _mm_add_epi16(pairs[part], pairs[part + 1]);
+        put_runs(&tile->runs[1], (sub + part) / 2 * size + i, pairs[part], scale[part], starts, n);
+    }
+    put_runs(&tile->runs[2], sub / 4 * size + i, _mm_add_epi16(pairs[0], pairs[2]), scale[0],
+             starts, n);
 }
 
 /* Rows [i, i + n) of a tile. */

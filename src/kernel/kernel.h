@@ -83,8 +83,8 @@ struct activation_options {
 
 /* The rows that a matrix is multiplied with, quantised and packed in tiles as the rung likes it.
  * Filled by activation_init and `pack`; the memory is the caller's; all fields are private but
- * rows, cols and n_tiles. Whatever the mode, scales and sums are kept for each 32 columns, so that
- * no kernel has to know where an activation group begins. */
+ * rows, cols and n_tiles. Whatever the mode, scales are kept for each 32 columns and sums for runs
+ * of 32, 64 and 128: no kernel has to know where an activation group begins. */
 struct activation {
     uint32_t rows, cols;
     uint32_t n_tiles; // items of `pack`
@@ -96,9 +96,9 @@ struct activation {
     uint32_t cols_padded;
     int8_t *q;          // per tile [cols/4][tile][4]
     float *scales;      // per tile [cols/32][tile]; 1 in ACTIVATION_ROW
-    int32_t *sums;      // per tile [cols/32][tile]: sum of q
-    float *scaled_sums; // per tile [cols/32][tile]: scale * (float)sum
-    uint32_t *starts;   // per tile [cols/32][tile]: what a dot starts with, as the rung likes it
+    int32_t *sums;      // per tile [cols/32][tile], [cols/64][tile], [cols/128][tile]: sums of q
+    float *scaled_sums; // likewise: scale * (float)sum
+    uint32_t *starts;   // likewise: what a dot starts with, as the rung likes it
     float *row_scales;  // per tile [tile]; ACTIVATION_ROW only
 };
 

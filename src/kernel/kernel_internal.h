@@ -31,6 +31,8 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
 #define UNROLL_8(i, n, ...) UNROLL_6(i, n, __VA_ARGS__) UNROLL_AT(i, 6, 7, n, __VA_ARGS__)
 #define UNROLL_10(i, n, ...) UNROLL_8(i, n, __VA_ARGS__) UNROLL_AT(i, 8, 9, n, __VA_ARGS__)
 #define UNROLL_12(i, n, ...) UNROLL_10(i, n, __VA_ARGS__) UNROLL_AT(i, 10, 11, n, __VA_ARGS__)
+#define UNROLL_14(i, n, ...) UNROLL_12(i, n, __VA_ARGS__) UNROLL_AT(i, 12, 13, n, __VA_ARGS__)
+#define UNROLL_16(i, n, ...) UNROLL_14(i, n, __VA_ARGS__) UNROLL_AT(i, 14, 15, n, __VA_ARGS__)
 /* clang-format on */
 #define UNROLL_STEP(i, at, n, ...)                                                                 \
     {                                                                                              \
@@ -64,21 +66,34 @@ static inline uint32_t min_u32(uint32_t a, uint32_t b)
  * normal range and 127 / max that of floats. */
 #define ACTIVATION_MIN 0x1p-118f
 
-#define TILE_ROWS_CAP 12u
+#define TILE_ROWS_CAP 16u
+#define RUN_WIDTHS 3u // sums are kept for runs of 32, 64 and 128 columns
+
+/* Of runs of `width` columns, [cols_padded/width][size] each: what a dot of that many columns needs
+ * to know of its rows. `scaled` has a meaning where a run lies in one activation group. */
+struct run_sums {
+    int32_t *sums;    // of q
+    float *scaled;    // scale * (float)sum
+    uint32_t *starts; // what the rung wants, enum activation_starts
+};
 
 /* One tile of an activation: `count` rows from `row` on, packed with room for `size` of them (the
  * others are zeros and their results are dropped). */
 struct tile {
     uint32_t row, count, size;
-    int8_t *q;          // [cols_padded/4][size][4]
-    float *scales;      // [cols_padded/32][size]
-    int32_t *sums;      // [cols_padded/32][size]
-    float *scaled_sums; // [cols_padded/32][size]
-    uint32_t *starts;   // [cols_padded/32][size]
-    float *row_scales;  // [size]
-    const float *x;     // [count] rows as they came, x_stride apart
+    int8_t *q;     // [cols_padded/4][size][4]
+    float *scales; // [cols_padded/32][size]
+    struct run_sums runs[RUN_WIDTHS];
+    float *row_scales; // [size]
+    const float *x;    // [count] rows as they came, x_stride apart
     size_t x_stride;
 };
+
+/* The place in `runs` for runs of 32, 64 or 128 columns. */
+static inline uint32_t run_width(uint32_t columns)
+{
+    return columns / 64;
+}
 
 /* Columns that share a scale; 0: a whole row, or no scales at all. */
 uint32_t activation_group(enum activation_mode mode);
@@ -91,12 +106,11 @@ static inline const float *tile_x(const struct tile *tile, uint32_t i)
     return tile->x + (i < tile->count ? i : tile->count - 1) * tile->x_stride;
 }
 
-/* What the rung keeps in `starts` for 32 columns. */
+/* What the rung keeps in `starts` for a run of columns. */
 enum activation_starts {
-    STARTS_NONE,
     STARTS_SUM,   // -8 x the sum of q
     STARTS_HALVES // two words of 16 bits, -8 x the sum of q at k mod 4 < 2 and -8 x that of the
-                  // others: what a lane of int16 pairs starts with
+                  // others: what a lane of int16 pairs starts with; runs of 32 and 64 only
 };
 
 struct activation_leaves {
@@ -126,6 +140,7 @@ struct panel_job {
     uint32_t dot_group; // columns of a dot: the smaller of the weight's and the activation's group
     const struct tile *tile;
     const struct matmul_tuning *tuning;
+    bool is_plain; // every scale of the tile is 1 (ACTIVATION_ROW)
     bool is_first; // strips: nothing has read the panel yet
 };
 

@@ -83,6 +83,7 @@ static void run_by_panels(const struct matmul *mm, const struct matmul_part *par
         .cols = part->weights.cols,
         .group = part->weights.group,
         .dot_group = dot_group(a, part),
+        .is_plain = a->mode == ACTIVATION_ROW,
         .tuning = tuning,
     };
     panels_leaf *const panels =
@@ -131,6 +132,7 @@ static void run_by_strips(const struct matmul *mm, const struct matmul_part *par
         .cols = part->weights.cols,
         .group = part->weights.group,
         .dot_group = dot_group(a, part),
+        .is_plain = a->mode == ACTIVATION_ROW,
         .tuning = mm->tuning ? mm->tuning : &leaves->tuning,
     };
     const uint8_t *const data = part->weights.data + (size_t)item * per_item * job.panel_bytes;

@@ -138,9 +138,9 @@ LEAF_INLINE struct group_view group_view(const struct panel_job *job, uint32_t k
     const size_t at = (size_t)(k / SUM_GROUP) * size;
     return (struct group_view){
         .q = tile->q + (size_t)k * size,
-        .starts = tile->starts + at,
-        .sums = tile->sums + at,
-        .scaled_sums = tile->scaled_sums + at,
+        .starts = tile->runs[0].starts + at,
+        .sums = tile->runs[0].sums + at,
+        .scaled_sums = tile->runs[0].scaled + at,
         .scales = tile->scales + at,
         .n_subs = (left + SUM_GROUP - 1) / SUM_GROUP,
     };

@@ -90,48 +90,79 @@ static bool pack(struct activation *a, uint32_t first, uint32_t end)
     return activation_pack(a, first, end, &activation_leaves);
 }
 
-LEAF_INLINE void ask_ahead(const uint8_t *at, uint32_t bytes, size_t ahead)
+/* ---- one dot of a tile ---- */
+
+LEAF_INLINE uint32_t header_bytes(enum quant_format format)
 {
-    for (uint32_t i = 0; i < bytes; i += LINE)
-        _mm_prefetch((const char *)at + i + ahead, _MM_HINT_T0);
+    return has_minimum(format) || format == QUANT_INT4_ASYM ? 2 * LINE : LINE;
 }
 
-/* ---- one group of a tile ---- */
-
-/* What the rows of a tile bring to one group of weights. */
-struct group_view {
-    const float *scales;
-    const int32_t *sums;
-    const int32_t *starts; // -8 x sums
-    const float *scaled_sums;
-};
-
-/* Room for the sums of a group that is larger than what was packed. */
-struct group_sums {
-    _Alignas(64) int32_t sums[16];
-    int32_t starts[16];
-    float scaled[16];
-};
-
-/* Columns [k, k + 32 n_subs) of the tile. */
-LEAF_INLINE struct group_view group_view(const struct tile *tile, uint32_t k, uint32_t n_subs,
-                                         uint32_t size, struct group_sums *room)
+/* Bytes of 32 columns of 16 rows. */
+LEAF_INLINE uint32_t sub_bytes(enum quant_format format)
 {
-    const size_t at = (size_t)(k / SUM_GROUP) * size;
-    const float *const scales = tile->scales + at;
-    const int32_t *const sums = tile->sums + at;
-    if (n_subs == 1) {
-        const int32_t *const starts = (const int32_t *)tile->starts + at;
-        return (struct group_view){ scales, sums, starts, tile->scaled_sums + at };
+    return is_int8(format) ? 8 * LINE : 4 * LINE;
+}
+
+LEAF_INLINE void ask_ahead(const uint8_t *at, uint32_t bytes, const struct matmul_tuning *tuning)
+{
+    const char *const ahead = (const char *)at + tuning->prefetch_bytes;
+    if (tuning->prefetch_bytes == 0)
+        return;
+    if (tuning->hint == MATMUL_HINT_T0) {
+        for (uint32_t i = 0; i < bytes; i += LINE)
+            _mm_prefetch(ahead + i, _MM_HINT_T0);
+    } else if (tuning->hint == MATMUL_HINT_T1) {
+        for (uint32_t i = 0; i < bytes; i += LINE)
+            _mm_prefetch(ahead + i, _MM_HINT_T1);
+    } else {
+        for (uint32_t i = 0; i < bytes; i += LINE)
+            _mm_prefetch(ahead + i, _MM_HINT_NTA);
     }
-    __m512i sum = _mm512_loadu_si512(sums);
-    for (uint32_t i = 1; i < n_subs; i++)
-        sum = _mm512_add_epi32(sum, _mm512_loadu_si512(sums + (size_t)i * size));
-    _mm512_store_si512(room->sums, sum);
-    _mm512_store_si512(room->starts,
-                       _mm512_sub_epi32(_mm512_setzero_si512(), _mm512_slli_epi32(sum, 3)));
-    _mm512_store_ps(room->scaled, _mm512_mul_ps(_mm512_loadu_ps(scales), _mm512_cvtepi32_ps(sum)));
-    return (struct group_view){ scales, room->sums, room->starts, room->scaled };
+}
+
+/* A walk along k, dot by dot: where it is in the panel, and what the rows of the tile bring. */
+struct walk {
+    const uint8_t *block;
+    uint32_t in_block;     // columns of the block behind it
+    const int8_t *q;       // [columns/4][size][4]
+    const float *scales;   // [size]
+    const int32_t *sums;   // [size]
+    const int32_t *starts; // [size]: -8 x sums
+    const float *scaled;   // [size]
+};
+
+LEAF_INLINE struct walk walk_begin(const struct panel_job *job)
+{
+    const struct run_sums *const runs = &job->tile->runs[run_width(job->dot_group)];
+    return (struct walk){
+        .block = job->data,
+        .q = job->tile->q,
+        .scales = job->tile->scales,
+        .sums = runs->sums,
+        .starts = (const int32_t *)runs->starts,
+        .scaled = runs->scaled,
+    };
+}
+
+LEAF_INLINE void walk_on(struct walk *walk, const struct panel_job *job, uint32_t block_bytes,
+                         const uint32_t size)
+{
+    walk->q += (size_t)job->dot_group * size;
+    walk->scales += job->dot_group / SUM_GROUP * size;
+    walk->sums += size;
+    walk->starts += size;
+    walk->scaled += size;
+    walk->in_block += job->dot_group;
+    if (walk->in_block == job->group) {
+        walk->in_block = 0;
+        walk->block += block_bytes;
+    }
+}
+
+/* 32s of the dot at column k: the last one may be short. */
+LEAF_INLINE uint32_t dot_subs(const struct panel_job *job, uint32_t k)
+{
+    return (min_u32(job->cols - k, job->dot_group) + SUM_GROUP - 1) / SUM_GROUP;
 }
 
 /* What is taken from the stored values of 16 rows of weights, from `block`'s row `row` on. */
@@ -143,20 +174,21 @@ LEAF_INLINE __m512i zero_points(const uint8_t *block, uint32_t row, const enum q
     return _mm512_set1_epi32(is_int8(format) ? 128 : format == QUANT_INT4 ? 8 : 0);
 }
 
-/* What an accumulator of row i begins with, 16 rows of weights from `block`'s row `row` on. */
-LEAF_INLINE __m512i first_dot(const struct group_view *view, uint32_t i, const uint8_t *block,
-                              uint32_t row, const enum quant_format format)
+/* What accumulators of 16 rows of weights begin with: -zero x sum. A sum fits 16 bits, so that the
+ * pair (-z, 0) times (sum, its sign) is one instruction. */
+LEAF_INLINE void first_dots(const struct walk *walk, uint32_t row, __m512i *dots,
+                            const enum quant_format format, const uint32_t size)
 {
-    if (format == QUANT_INT4_MIN)
-        return _mm512_setzero_si512();
-    if (is_int8(format)) // -128 x sum
-        return _mm512_slli_epi32(_mm512_set1_epi32(view->starts[i]), 4);
-    if (format == QUANT_INT4)
-        return _mm512_set1_epi32(view->starts[i]);
-    const __m512i zeros = zero_points(block, row, format);
-    /* The sum fits 16 bits: the pair (z, 0) times (sum, sign) is one multiply. */
-    return _mm512_sub_epi32(_mm512_setzero_si512(),
-                            _mm512_madd_epi16(zeros, _mm512_set1_epi32(view->sums[i])));
+    if (format == QUANT_INT4_MIN) {
+        UNROLL_16(i, size, dots[i] = _mm512_setzero_si512();)
+    } else if (format == QUANT_INT4) {
+        UNROLL_16(i, size, dots[i] = _mm512_set1_epi32(walk->starts[i]);)
+    } else {
+        const __m512i minus =
+            _mm512_sub_epi32(_mm512_setzero_si512(), zero_points(walk->block, row, format));
+        const __m512i pairs = _mm512_and_si512(minus, _mm512_set1_epi32(0xffff));
+        UNROLL_16(i, size, dots[i] = _mm512_madd_epi16(pairs, _mm512_set1_epi32(walk->sums[i]));)
+    }
 }
 
 LEAF_INLINE __m512 f16_values(const uint8_t *at)
@@ -164,18 +196,26 @@ LEAF_INLINE __m512 f16_values(const uint8_t *at)
     return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)(const void *)at));
 }
 
-/* acc after one group: rule 2. */
-LEAF_INLINE __m512 fold(__m512 acc, __m512i dot, __m512 weight_scale, __m512 minimum,
-                        const struct group_view *view, uint32_t i, const enum quant_format format)
+/* acc[size][width] after one dot of 16 rows of weights, rule 2. is_plain: all scales are 1. */
+LEAF_INLINE void fold(float *acc, uint32_t width, const struct walk *walk, uint32_t row,
+                      const __m512i *dots, const enum quant_format format, const uint32_t size,
+                      const bool is_plain)
 {
-    const __m512 scale = _mm512_mul_ps(weight_scale, _mm512_set1_ps(view->scales[i]));
-    acc = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, acc);
-    if (has_minimum(format))
-        acc = _mm512_fmadd_ps(minimum, _mm512_set1_ps(view->scaled_sums[i]), acc);
-    return acc;
+    const __m512 weight_scale = f16_values(walk->block + row * 2);
+    const __m512 minimum =
+        has_minimum(format) ? f16_values(walk->block + 64 + row * 2) : weight_scale;
+    UNROLL_16(i, size, {
+        const __m512 scale =
+            is_plain ? weight_scale : _mm512_mul_ps(weight_scale, _mm512_set1_ps(walk->scales[i]));
+        __m512 sum =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[i]), scale, _mm512_load_ps(acc + i * width));
+        if (has_minimum(format))
+            sum = _mm512_fmadd_ps(minimum, _mm512_set1_ps(walk->scaled[i]), sum);
+        _mm512_store_ps(acc + i * width, sum);
+    })
 }
 
-/* ---- strips: 16 rows of weights, 6, 8 or 12 rows of activations ---- */
+/* ---- strips: 16 rows of weights, 6 to 16 rows of activations ---- */
 
 /* 32 k of 16 rows. */
 LEAF_INLINE void strip_dots(const uint8_t *lines, const int8_t *q, __m512i *dots,
@@ -183,70 +223,61 @@ LEAF_INLINE void strip_dots(const uint8_t *lines, const int8_t *q, __m512i *dots
 {
     const __m512i low = _mm512_set1_epi8(15);
     if (is_int8(format)) {
-        for (uint32_t j = 0; j < 8; j++) {
+        UNROLL_8(j, 8, {
             const __m512i w = _mm512_loadu_si512(lines + j * LINE);
-            UNROLL_12(i, size, DOT(dots[i], w, q + i * 4);)
-            q += 4 * size;
-        }
+            UNROLL_16(i, size, DOT(dots[i], w, q + (j * size + i) * 4);)
+        })
         return;
     }
-    for (uint32_t j = 0; j < 4; j++) {
+    UNROLL_4(j, 4, {
         const __m512i w = _mm512_loadu_si512(lines + j * LINE);
         const __m512i w0 = _mm512_and_si512(w, low);
         const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
-        UNROLL_12(i, size, DOT(dots[i], w0, q + i * 4);)
-        q += 4 * size;
-        UNROLL_12(i, size, DOT(dots[i], w1, q + i * 4);)
-        q += 4 * size;
-    }
+        UNROLL_16(i, size, DOT(dots[i], w0, q + (2 * j * size + i) * 4);)
+        UNROLL_16(i, size, DOT(dots[i], w1, q + ((2 * j + 1) * size + i) * 4);)
+    })
 }
 
-LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *out,
-                            const enum quant_format format, const uint32_t size)
+LEAF_INLINE void strip_tile(const struct panel_job *job, uint32_t half, float *acc,
+                            const enum quant_format format, const uint32_t size,
+                            const bool is_plain)
 {
-    const uint32_t header = has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
-    const uint32_t sub_bytes = is_int8(format) ? 8 * LINE : 4 * LINE;
-    const uint32_t half_bytes = job->group / SUM_GROUP * sub_bytes;
-    const uint32_t to_lines = header + half * half_bytes;
-    const uint8_t *block = job->data, *lines = block + to_lines;
-    const int8_t *q = job->tile->q;
-    struct group_sums room;
-    __m512 acc[TILE_ROWS_CAP];
-    UNROLL_12(i, size, acc[i] = _mm512_setzero_ps();)
+    const uint32_t half_bytes = job->group / SUM_GROUP * sub_bytes(format);
+    const uint32_t block_bytes = header_bytes(format) + 2 * half_bytes;
+    struct walk walk = walk_begin(job);
+    UNROLL_16(i, size, _mm512_store_ps(acc + i * STRIP, _mm512_setzero_ps());)
     for (uint32_t k = 0; k < job->cols; k += job->dot_group) {
-        if (k > 0 && k % job->group == 0) {
-            block += header + 2 * half_bytes;
-            lines = block + to_lines;
-        }
-        const uint32_t n_subs =
-            (min_u32(job->cols - k, job->dot_group) + SUM_GROUP - 1) / SUM_GROUP;
-        const struct group_view view = group_view(job->tile, k, n_subs, size, &room);
-        if (job->is_first && k % job->group == 0)
-            ask_ahead(block, header + 2 * half_bytes, job->tuning->prefetch_bytes);
+        const uint8_t *lines = walk.block + header_bytes(format) + half * half_bytes +
+                               walk.in_block / SUM_GROUP * sub_bytes(format);
+        const int8_t *q = walk.q;
+        if (job->is_first && walk.in_block == 0)
+            ask_ahead(walk.block, block_bytes, job->tuning);
         __m512i dots[TILE_ROWS_CAP];
-        UNROLL_12(i, size, dots[i] = first_dot(&view, i, block, half * STRIP, format);)
-        for (uint32_t sub = 0; sub < n_subs; sub++) {
+        first_dots(&walk, half * STRIP, dots, format, size);
+        uint32_t subs = dot_subs(job, k);
+        do { // a dot has at least one
             strip_dots(lines, q, dots, format, size);
-            lines += sub_bytes;
+            lines += sub_bytes(format);
             q += SUM_GROUP * size;
-        }
-        const __m512 scale = f16_values(block + half * STRIP * 2);
-        const __m512 minimum =
-            has_minimum(format) ? f16_values(block + 64 + half * STRIP * 2) : scale;
-        UNROLL_12(i, size, acc[i] = fold(acc[i], dots[i], scale, minimum, &view, i, format);)
+        } while (--subs);
+        fold(acc, STRIP, &walk, half * STRIP, dots, format, size, is_plain);
+        walk_on(&walk, job, block_bytes, size);
     }
-    UNROLL_12(i, size, _mm512_storeu_ps(out + i * STRIP, acc[i]);)
 }
 
 #define STRIP_FUNCTION(name, format)                                                               \
-    static void name(const struct panel_job *job, uint32_t half, float *out)                       \
+    static void name(const struct panel_job *job, uint32_t half, float *acc)                       \
     {                                                                                              \
-        if (job->tile->size == 12)                                                                 \
-            strip_tile(job, half, out, format, 12);                                                \
+        if (job->is_plain && job->tile->size == 16)                                                \
+            strip_tile(job, half, acc, format, 16, true);                                          \
+        else if (job->tile->size == 16)                                                            \
+            strip_tile(job, half, acc, format, 16, false);                                         \
+        else if (job->tile->size == 12)                                                            \
+            strip_tile(job, half, acc, format, 12, false);                                         \
         else if (job->tile->size == 8)                                                             \
-            strip_tile(job, half, out, format, 8);                                                 \
+            strip_tile(job, half, acc, format, 8, false);                                          \
         else                                                                                       \
-            strip_tile(job, half, out, format, 6);                                                 \
+            strip_tile(job, half, acc, format, 6, false);                                          \
     }
 
 STRIP_FUNCTION(strip_int8, QUANT_INT8)
@@ -255,100 +286,105 @@ STRIP_FUNCTION(strip_int4, QUANT_INT4)
 STRIP_FUNCTION(strip_int4_asym, QUANT_INT4_ASYM)
 STRIP_FUNCTION(strip_int4_min, QUANT_INT4_MIN)
 
-/* ---- panels: 32 rows of weights in stream order, 1 to 4 rows of activations ---- */
+/* ---- panels: 32 rows of weights in stream order, 1 to 8 rows of activations ---- */
 
 /* 4 or 8 k of 16 rows. `high` gets 16 times the high nibbles' part when there is one row or two, so
  * that no weight is shifted; with more rows the shift is shared and `high` is not used. */
 LEAF_INLINE void panel_line(const uint8_t *line, const int8_t *q, __m512i *dots, __m512i *high,
-                            size_t ahead, const enum quant_format format, const uint32_t size)
+                            const enum quant_format format, const uint32_t size)
 {
     const __m512i low = _mm512_set1_epi8(15);
     const __m512i w = _mm512_loadu_si512(line);
-    ask_ahead(line, LINE, ahead);
     if (is_int8(format)) {
-        UNROLL_4(i, size, DOT(dots[i], w, q + i * 4);)
+        UNROLL_8(i, size, DOT(dots[i], w, q + i * 4);)
         return;
     }
     const __m512i w0 = _mm512_and_si512(w, low);
-    UNROLL_4(i, size, DOT(dots[i], w0, q + i * 4);)
+    UNROLL_8(i, size, DOT(dots[i], w0, q + i * 4);)
     q += 4 * size;
     if (size <= 2) {
         const __m512i w1 = _mm512_andnot_si512(low, w);
-        UNROLL_4(i, size, DOT(high[i], w1, q + i * 4);)
+        UNROLL_8(i, size, DOT(high[i], w1, q + i * 4);)
     } else {
         const __m512i w1 = _mm512_and_si512(_mm512_srli_epi16(w, 4), low);
-        UNROLL_4(i, size, DOT(dots[i], w1, q + i * 4);)
+        UNROLL_8(i, size, DOT(dots[i], w1, q + i * 4);)
     }
 }
 
-LEAF_INLINE void panel_tile(const uint8_t *block, const struct panel_job *job, float *out,
-                            const enum quant_format format, const uint32_t size)
+/* One dot of one panel into acc[size][32]. */
+LEAF_INLINE void panel_dot(const struct panel_job *job, const struct walk *walk, uint32_t subs,
+                           float *acc, const enum quant_format format, const uint32_t size)
 {
-    const uint32_t header = has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
-    const uint32_t sub_lines = is_int8(format) ? 8 : 4, line_k = is_int8(format) ? 4 : 8;
-    const uint32_t half_bytes = job->group / SUM_GROUP * sub_lines * LINE;
+    const uint32_t half_bytes = job->group / SUM_GROUP * sub_bytes(format);
+    const uint32_t line_k = is_int8(format) ? 4 : 8;
     const bool split = !is_int8(format) && size <= 2;
-    const size_t ahead = job->tuning->prefetch_bytes;
-    const uint8_t *line = block + header;
-    const int8_t *q = job->tile->q;
-    struct group_sums room;
-    __m512 acc[2][4];
-    UNROLL_2(half, 2, UNROLL_4(i, size, acc[half][i] = _mm512_setzero_ps();))
-    for (uint32_t k = 0; k < job->cols; k += job->dot_group) {
-        if (k > 0 && k % job->group == 0) {
-            block += header + 2 * half_bytes;
-            line = block + header;
-        }
-        if (k % job->group == 0)
-            ask_ahead(block, header, ahead);
-        const uint32_t n_subs =
-            (min_u32(job->cols - k, job->dot_group) + SUM_GROUP - 1) / SUM_GROUP;
-        const struct group_view view = group_view(job->tile, k, n_subs, size, &room);
-        __m512i dots[2][4], high[2][4];
-        UNROLL_2(half, 2,
-                 UNROLL_4(i, size, high[half][i] = _mm512_setzero_si512();
-                          dots[half][i] = first_dot(&view, i, block, half * STRIP, format);))
-        for (uint32_t j = 0; j < n_subs * sub_lines; j += 4) {
-            UNROLL_4(step, 4, {
-                panel_line(line, q, dots[0], high[0], ahead, format, size);
-                panel_line(line + half_bytes, q, dots[1], high[1], ahead, format, size);
-                line += LINE;
-                q += line_k * size;
-            })
-        }
-        UNROLL_2(half, 2, {
-            const __m512 scale = f16_values(block + half * STRIP * 2);
-            const __m512 minimum =
-                has_minimum(format) ? f16_values(block + 64 + half * STRIP * 2) : scale;
-            UNROLL_4(i, size, {
-                __m512i dot = dots[half][i];
-                if (split)
-                    dot = _mm512_add_epi32(dot, _mm512_srai_epi32(high[half][i], 4));
-                acc[half][i] = fold(acc[half][i], dot, scale, minimum, &view, i, format);
-            })
+    const uint8_t *line =
+        walk->block + header_bytes(format) + walk->in_block / SUM_GROUP * sub_bytes(format);
+    const int8_t *q = walk->q;
+    __m512i dots[2][8], high[2][8];
+    if (walk->in_block == 0)
+        ask_ahead(walk->block, header_bytes(format), job->tuning);
+    UNROLL_2(half, 2, {
+        first_dots(walk, half * STRIP, dots[half], format, size);
+        UNROLL_8(i, size, high[half][i] = _mm512_setzero_si512();)
+    })
+    subs *= sub_bytes(format) / (4 * LINE);
+    do { // a dot has at least one
+        ask_ahead(line, 4 * LINE, job->tuning);
+        ask_ahead(line + half_bytes, 4 * LINE, job->tuning);
+        UNROLL_4(step, 4, {
+            panel_line(line, q, dots[0], high[0], format, size);
+            panel_line(line + half_bytes, q, dots[1], high[1], format, size);
+            line += LINE;
+            q += line_k * size;
         })
+    } while (--subs);
+    UNROLL_2(half, 2, {
+        if (split) {
+            UNROLL_8(i, size,
+                     dots[half][i] =
+                         _mm512_add_epi32(dots[half][i], _mm512_srai_epi32(high[half][i], 4));)
+        }
+        fold(acc + half * STRIP, QUANT_PANEL_ROWS, walk, half * STRIP, dots[half], format, size,
+             false);
+    })
+}
+
+/* All panels of the job side by side, dot by dot. */
+LEAF_INLINE void panels_walk(const struct panel_job *job, float *acc,
+                             const enum quant_format format, const uint32_t size)
+{
+    const uint32_t block_bytes =
+        header_bytes(format) + 2 * (job->group / SUM_GROUP * sub_bytes(format));
+    struct walk walk = walk_begin(job);
+    memset(acc, 0, job->n_panels * size * QUANT_PANEL_ROWS * sizeof(float));
+    for (uint32_t k = 0; k < job->cols; k += job->dot_group) {
+        const uint32_t subs = dot_subs(job, k);
+        const uint8_t *const block = walk.block;
+        for (uint32_t i = 0; i < job->n_panels; i++) {
+            panel_dot(job, &walk, subs, acc + i * size * QUANT_PANEL_ROWS, format, size);
+            walk.block += job->panel_bytes;
+        }
+        walk.block = block;
+        walk_on(&walk, job, block_bytes, size);
     }
-    UNROLL_2(half, 2,
-             UNROLL_4(i, size,
-                      _mm512_storeu_ps(out + i * QUANT_PANEL_ROWS + half * STRIP, acc[half][i]);))
 }
 
 #define PANELS_FUNCTION(name, format)                                                              \
-    static void name(const struct panel_job *job, float *out)                                      \
+    static void name(const struct panel_job *job, float *acc)                                      \
     {                                                                                              \
-        const uint8_t *panel = job->data;                                                          \
-        for (uint32_t i = 0; i < job->n_panels; i++) {                                             \
-            if (job->tile->size == 1)                                                              \
-                panel_tile(panel, job, out, format, 1);                                            \
-            else if (job->tile->size == 2)                                                         \
-                panel_tile(panel, job, out, format, 2);                                            \
-            else if (job->tile->size == 3)                                                         \
-                panel_tile(panel, job, out, format, 3);                                            \
-            else                                                                                   \
-                panel_tile(panel, job, out, format, 4);                                            \
-            panel += job->panel_bytes;                                                             \
-            out += (size_t)job->tile->size * QUANT_PANEL_ROWS;                                     \
-        }                                                                                          \
+        if (job->tile->size == 1)                                                                  \
+            panels_walk(job, acc, format, 1);                                                      \
+        else if (job->tile->size == 2)                                                             \
+            panels_walk(job, acc, format, 2);                                                      \
+        else if (job->tile->size == 3)                                                             \
+            panels_walk(job, acc, format, 3);                                                      \
+        else if (job->tile->size == 4)                                                             \
+            panels_walk(job, acc, format, 4);                                                      \
+        else if (job->tile->size == 6)                                                             \
+            panels_walk(job, acc, format, 6);                                                      \
+        else                                                                                       \
+            panels_walk(job, acc, format, 8);                                                      \
     }
 
 PANELS_FUNCTION(panels_int8, QUANT_INT8)
@@ -369,43 +405,56 @@ LEAF_INLINE __m512 float_values(const uint8_t *panel, size_t index, const enum q
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
 }
 
-/* 32 rows of weights, `size` rows of activations (at least the tile's). */
+/* 16 or 32 rows of weights from `row` on, n = 1 or 2, `size` rows of activations (at least the
+ * tile's). */
+LEAF_INLINE void float_rows(const uint8_t *panel, const struct panel_job *job, uint32_t row,
+                            float *out, const enum quant_format format, const uint32_t size,
+                            const uint32_t n)
+{
+    const uint32_t value_bytes = format == QUANT_F32 ? 4 : 2;
+    const float *x[TILE_ROWS_CAP];
+    __m512 acc[TILE_ROWS_CAP][2];
+    UNROLL_16(i, size, x[i] = tile_x(job->tile, i); acc[i][0] = acc[i][1] = _mm512_setzero_ps();)
+    for (uint32_t k = 0; k < job->cols; k++) {
+        const size_t at = (size_t)k * QUANT_PANEL_ROWS;
+        __m512 w[2];
+        if (row == 0)
+            ask_ahead(panel + at * value_bytes, QUANT_PANEL_ROWS * value_bytes, job->tuning);
+        UNROLL_2(j, n, w[j] = float_values(panel, at + row + j * STRIP, format);)
+        UNROLL_16(i, size, {
+            const __m512 v = _mm512_set1_ps(x[i][k]);
+            UNROLL_2(j, n, acc[i][j] = _mm512_fmadd_ps(w[j], v, acc[i][j]);)
+        })
+    }
+    UNROLL_16(i, size, {
+        UNROLL_2(j, n, _mm512_store_ps(out + i * QUANT_PANEL_ROWS + row + j * STRIP, acc[i][j]);)
+    })
+}
+
 LEAF_INLINE void float_tile(const uint8_t *panel, const struct panel_job *job, float *out,
                             const enum quant_format format, const uint32_t size)
 {
-    const float *x[TILE_ROWS_CAP];
-    __m512 acc[TILE_ROWS_CAP][2];
-    UNROLL_12(i, size, x[i] = tile_x(job->tile, i); acc[i][0] = acc[i][1] = _mm512_setzero_ps();)
-    for (uint32_t k = 0; k < job->cols; k++) {
-        const size_t at = (size_t)k * QUANT_PANEL_ROWS;
-        const __m512 w0 = float_values(panel, at, format);
-        const __m512 w1 = float_values(panel, at + STRIP, format);
-        UNROLL_12(i, size, {
-            const __m512 v = _mm512_set1_ps(x[i][k]);
-            acc[i][0] = _mm512_fmadd_ps(w0, v, acc[i][0]);
-            acc[i][1] = _mm512_fmadd_ps(w1, v, acc[i][1]);
-        })
+    if (size <= 8) {
+        float_rows(panel, job, 0, out, format, size, 2);
+        return;
     }
-    UNROLL_12(i, size, {
-        _mm512_storeu_ps(out + i * QUANT_PANEL_ROWS, acc[i][0]);
-        _mm512_storeu_ps(out + i * QUANT_PANEL_ROWS + STRIP, acc[i][1]);
-    })
+    for (uint32_t row = 0; row < QUANT_PANEL_ROWS; row += STRIP)
+        float_rows(panel, job, row, out, format, size, 1);
 }
 
 /* 16 rows of a quantised panel as the floats that they mean, column by column. */
 LEAF_INLINE void widened_half(const uint8_t *block, const struct panel_job *job, uint32_t half,
                               float *out, const enum quant_format format, const uint32_t size)
 {
-    const uint32_t header = has_minimum(format) || format == QUANT_INT4_ASYM ? 128 : 64;
     const uint32_t line_k = is_int8(format) ? 4 : 8;
     const uint32_t half_bytes = job->group / line_k * LINE;
     const __m512i mask = _mm512_set1_epi32(is_int8(format) ? 255 : 15);
     const float *x[TILE_ROWS_CAP];
     __m512 acc[TILE_ROWS_CAP];
-    UNROLL_12(i, size, x[i] = tile_x(job->tile, i); acc[i] = _mm512_setzero_ps();)
-    for (uint32_t k = 0; k < job->cols; block += header + 2 * half_bytes) {
+    UNROLL_16(i, size, x[i] = tile_x(job->tile, i); acc[i] = _mm512_setzero_ps();)
+    for (uint32_t k = 0; k < job->cols; block += header_bytes(format) + 2 * half_bytes) {
         const uint32_t n = min_u32(job->group, job->cols - k);
-        const uint8_t *const lines = block + header + half * half_bytes;
+        const uint8_t *const lines = block + header_bytes(format) + half * half_bytes;
         const __m512i zero = zero_points(block, half * STRIP, format);
         const __m512 scale = f16_values(block + half * STRIP * 2);
         const __m512 minimum =
@@ -418,10 +467,10 @@ LEAF_INLINE void widened_half(const uint8_t *block, const struct panel_job *job,
                 zero);
             __m512 w = _mm512_cvtepi32_ps(q);
             w = has_minimum(format) ? _mm512_fmadd_ps(w, scale, minimum) : _mm512_mul_ps(w, scale);
-            UNROLL_12(i, size, acc[i] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[i][k]), acc[i]);)
+            UNROLL_16(i, size, acc[i] = _mm512_fmadd_ps(w, _mm512_set1_ps(x[i][k]), acc[i]);)
         }
     }
-    UNROLL_12(i, size, _mm512_storeu_ps(out + i * QUANT_PANEL_ROWS + half * STRIP, acc[i]);)
+    UNROLL_16(i, size, _mm512_store_ps(out + i * QUANT_PANEL_ROWS + half * STRIP, acc[i]);)
 }
 
 LEAF_INLINE void widened_tile(const uint8_t *panel, const struct panel_job *job, float *out,
@@ -442,8 +491,10 @@ LEAF_INLINE void widened_tile(const uint8_t *panel, const struct panel_job *job,
                 kind(panel, job, out, format, 1);                                                  \
             else if (job->tile->size <= 4)                                                         \
                 kind(panel, job, out, format, 4);                                                  \
+            else if (job->tile->size <= 8)                                                         \
+                kind(panel, job, out, format, 8);                                                  \
             else                                                                                   \
-                kind(panel, job, out, format, 12);                                                 \
+                kind(panel, job, out, format, 16);                                                 \
             panel += job->panel_bytes;                                                             \
             out += (size_t)job->tile->size * QUANT_PANEL_ROWS;                                     \
         }                                                                                          \
@@ -495,8 +546,8 @@ static void finish(const struct finish_job *job)
 }
 
 static const struct matmul_leaves leaves = {
-    .tuning = { .prefetch_bytes = 4096, .n_panels = 1 },
-    .panels_rows = 4,
+    .tuning = { .prefetch_bytes = 2048, .hint = MATMUL_HINT_T0, .n_panels = 4 },
+    .panels_rows = 8,
     .panels = {
         [QUANT_INT8] = panels_int8,
         [QUANT_INT8_MIN] = panels_int8_min,

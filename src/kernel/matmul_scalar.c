@@ -224,7 +224,7 @@ static const struct matmul_leaves leaves = {
 static const struct activation_leaves activation_leaves = {
     .measure = measure,
     .quantise = quantise,
-    .starts = STARTS_NONE,
+    .starts = STARTS_SUM,
 };
 
 static bool pack(struct activation *a, uint32_t first, uint32_t end)
