@@ -65,7 +65,7 @@ def gather(options, record):
             record.data["absent"][kind.name] = str(why)
             say(f"{kind.name} is absent: {why}")
     record.data["versions"] |= {c.name: c.version() for c in found}
-    return found
+    return found + [contenders.Limit(found[0])]
 
 
 def entries_of(model, found, forms, record):
@@ -74,7 +74,7 @@ def entries_of(model, found, forms, record):
     for contender in found:
         try:
             entries += [(contender, name, v) for name, v in contender.variants(model, path).items()
-                        if not forms or contender is found[0] or name in forms]
+                        if not forms or name in (*forms, "as we run it", "share")]
         except (OSError, subprocess.CalledProcessError) as why:
             if contender is found[0]:
                 raise
@@ -91,8 +91,8 @@ def run_round(options, model, threads, entries, record):
     for contender, name, variant in entries[turn:] + entries[:turn]:
         for what, rate in contenders.windows(contender, variant, figures, model, threads, options.under):
             record.add(model=model.name, threads=threads, figure=what.key, contender=contender.name, variant=name,
-                       round=number, rate=round(rate, 3))
-            say(f"{model.name} {what.title}, threads {threads}, round {number}: {contender.name} ({name}) {rate:.1f}")
+                       round=number, rate=round(rate, 4))
+            say(f"{model.name} {what.title}, threads {threads}, round {number}: {contender.name} ({name}) {rate:.3g}")
 
 
 def write(record):

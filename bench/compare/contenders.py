@@ -28,9 +28,9 @@ class Ours:
 
     def variants(self, model, path):
         """The first use of a GGUF writes it as a shard; that is no part of a window."""
-        subprocess.run([self.program, "bench", path, "--prefill", "1", "--depth", "0", "--decode", "1", "--rounds", "1"],
-                       check=True, stdout=subprocess.DEVNULL)
-        return {"as is": path}
+        words = [self.program, "bench", path, "--prefill", "1", "--depth", "0", "--decode", "1", "--rounds", "1"]
+        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        return {"as we run it": path}
 
     def commands(self, path, figures, model, threads):
         return [(self._command(path, figure, model.steps, threads), [figure]) for figure in figures]
@@ -46,6 +46,33 @@ class Ours:
     def rates(out, figures):
         """Of the second round: the first one warms up, as the peers do before their windows."""
         return [json.loads(out.strip().splitlines()[-1])[f"{figures[0].kind}_tokens_per_second"]]
+
+
+class Limit:
+    """No contender: the share of the machine's limit that we reach, by `cascadia bench model`, which reads as many
+    bytes as a step does right before it, and runs the dot-product instruction on registers beside a prompt."""
+    name = "limit"
+
+    def __init__(self, ours):
+        self.ours = ours
+
+    @staticmethod
+    def variants(model, path):
+        return {"share": path}
+
+    def commands(self, path, figures, model, threads):
+        words = [self.ours.program, "bench", "model", path, "--json", "--threads", threads, "--batch", 1, "--rounds", 2]
+        words += ["--isa", self.ours.isa] if self.ours.isa else []
+        for option, kind, other in (("--prefill", "prefill", 16), ("--depth", "decode", 0)):
+            rows = [f.rows for f in figures if f.kind == kind]
+            words += [option, ",".join(map(str, rows or [other]))]
+        return [(words, figures)]
+
+    @staticmethod
+    def rates(out, figures):
+        rows = json.loads(out)["model"]["rows"]
+        found = {(r["what"], r["rows"] if r["what"] == "prefill" else r["depth"]): r["share"] for r in rows}
+        return [found[f.kind, f.rows] for f in figures]
 
 
 class LlamaCpp:

@@ -5,7 +5,7 @@ import pathlib
 import platform
 import statistics
 
-OURS = "cascadia"
+OURS, LIMIT = "cascadia", "limit"
 
 
 def machine():

@@ -3,7 +3,7 @@ import statistics
 
 import bars
 from models import MODELS, figure
-from record import OURS, best_variant, paired
+from record import LIMIT, OURS, best_variant, paired
 
 COLOURS = {OURS: "#1b6ca8", "llama.cpp": "#d98324", "OpenVINO": "#7a9e3a"}
 
@@ -19,8 +19,9 @@ def rows(record):
         if OURS not in found:
             continue
         ours = best_variant(found[OURS])[1]
+        share = statistics.median(best_variant(found[LIMIT])[1].values()) if LIMIT in found else None
         for peer in found:
-            if peer == OURS:
+            if peer in (OURS, LIMIT):
                 continue
             variant, theirs = best_variant(found[peer])
             ratio = paired(ours, theirs)
@@ -28,7 +29,7 @@ def rows(record):
                 bar = bars.find(record.data["isa"], record.data["machine"]["flags"], peer, model, key, threads)
                 yield {"model": model, "threads": threads, "figure": key, "peer": peer, "variant": variant,
                        "ours": statistics.median(ours.values()), "theirs": statistics.median(theirs.values()),
-                       "ratio": ratio, "bar": bar}
+                       "ratio": ratio, "bar": bar, "share": share}
 
 
 def verdict(row):
@@ -46,12 +47,14 @@ def markdown(record):
              "ratio is the median of the paired ratios of each round, with their range.", ""]
     lines += [f"- {name}: {version}" for name, version in d["versions"].items()]
     lines += [f"- {name} is absent: {why}" for name, why in d["absent"].items()]
-    lines += ["", "| model | figure | threads | ours | peer | its rate | ratio | range, rounds | must / aim: reached |",
-              "|---|---|---|---|---|---|---|---|---|"]
+    heads = ["model", "figure", "threads", "ours", "of the limit", "peer", "its rate", "ratio", "range, rounds",
+             "must / aim: reached"]
+    lines += ["", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     for r in rows(record):
         median, low, high, n = r["ratio"]
+        share = "" if r["share"] is None else f"{r['share']:.2f}"
         lines.append(f"| {MODELS[r['model']].title} | {figure(r['figure']).title} | {r['threads']} | "
-                     f"{rate_text(r['ours'])} | {r['peer']}, {r['variant']} | {rate_text(r['theirs'])} | "
+                     f"{rate_text(r['ours'])} | {share} | {r['peer']}, {r['variant']} | {rate_text(r['theirs'])} | "
                      f"**{median:.2f}** | {low:.2f} to {high:.2f}, {n} | {verdict(r)} |")
     return "\n".join(lines) + "\n"
 
@@ -67,7 +70,7 @@ def _panel(axis, cell, models):
                 continue
             x = at + (i - (len(contenders) - 1) / 2) * width
             height = got["rate"] / cell[model][OURS]["rate"]
-            axis.bar(x, height, width * 0.92, color=COLOURS[contender], label=contender if at == 0 else None)
+            axis.bar(x, height, width * 0.92, color=COLOURS[contender], label=contender)
             text = rate_text(got["rate"]) + (f"\n{got['ratio']:.2f}x" if "ratio" in got else "")
             axis.text(x, height + 0.02, text, ha="center", va="bottom", fontsize=7.5)
     axis.set_xticks(range(len(models)), [MODELS[m].title.replace(" (", "\n(") for m in models], fontsize=8)
