@@ -5,7 +5,8 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-question="Why is the sky blue?"
+system="Answer in one sentence."
+question="What is the capital of France?"
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/cascadia
 sha256=b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53
 work=build/demo
@@ -105,8 +106,8 @@ echo "ready: http://127.0.0.1:$api/v1"
 
 say "$question"
 : >"$work/events.txt"
-printf '{"messages":[{"role":"user","content":"%s"}],"stream":true,"stream_options":{"include_usage":true},"max_tokens":64,"temperature":0}' \
-    "$question" >"$work/request.json"
+printf '{"messages":[{"role":"system","content":"%s"},{"role":"user","content":"%s"}],"stream":true,"stream_options":{"include_usage":true},"max_tokens":64,"temperature":0}' \
+    "$system" "$question" >"$work/request.json"
 curl -fsSN -m 60 "http://127.0.0.1:$api/v1/chat/completions" -H 'Content-Type: application/json' -d @"$work/request.json" | show_stream
 grep -q '^data: \[DONE\]' "$work/events.txt" || fail "the stream did not end as it should; see $work/events.txt"
 printf '\nprefill %s tokens/s, decode %s tokens/s\n' "$(number prompt_per_second)" "$(number predicted_per_second)"
