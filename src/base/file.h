@@ -24,6 +24,11 @@ void file_map_close(struct file_map *map); // zeroed values are fine
 void file_map_forget(const struct file_map *map, size_t offset, size_t bytes);
 /* Asks for read-ahead of the range. */
 void file_map_will_need(const struct file_map *map, size_t offset, size_t bytes);
+/* Reads the range and maps its pages, so that no later access waits for a disk or a page fault. */
+void file_map_populate(const struct file_map *map, size_t offset, size_t bytes);
+/* Keeps the whole file in memory until it is closed. ERR_SYSTEM: the limit of locked memory is too
+ * low, with what to do about it; ERR_NO_MEMORY. */
+bool file_map_lock(const struct file_map *map, struct err *err);
 
 struct file_stat {
     uint64_t bytes;

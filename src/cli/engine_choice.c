@@ -23,6 +23,11 @@ const struct option_row engine_choice_compute_rows[] = {
                   "values of an activation that share a scale when it is rounded to int8 for "
                   "quantised weights: as many as of the weight, so many, a row; none: it is not "
                   "rounded, slow; else weight"),
+    OPTION_BOOL(struct engine_choice, prefault, "prefault",
+                "reads the weights before the first request instead of during it"),
+    OPTION_BOOL(struct engine_choice, mlock, "mlock",
+                "keeps the weights in memory; needs a limit of locked memory (ulimit -l) that "
+                "holds them"),
     OPTION_END,
 };
 
@@ -49,4 +54,6 @@ void engine_choice_take(const struct engine_choice *choice, struct engine_option
     options->threads = choice->threads;
     options->max_sequences = choice->max_sequences;
     options->kv_memory_bytes = choice->kv_memory;
+    options->prefault = choice->prefault;
+    options->mlock = choice->mlock;
 }

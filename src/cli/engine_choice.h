@@ -16,6 +16,7 @@ struct engine_choice {
     const char *isa, *kv_type, *activation;
     uint32_t ctx_size, threads, max_sequences;
     uint64_t kv_memory;
+    bool prefault, mlock;
 };
 
 /* How it computes: for every command that runs a model. */

@@ -46,6 +46,8 @@ struct engine_options {
     const char
         *record_dir; // where to remember which content was checked; NULL: checks at each open
     const char *isa; // NULL: the best there is; "scalar", "avx2", "avx512"
+    bool prefault;   // the model's files are read and mapped at open, not when they are met
+    bool mlock;      // and stay in memory
 };
 
 /* What a step of this stage costs at least: bytes that it has to read and multiply-adds. All 0 for

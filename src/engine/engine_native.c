@@ -50,8 +50,7 @@ static bool choose_kernel(const char *isa, const struct kernel **kernel, struct 
     return false;
 }
 
-static bool native_open(struct engine *engine, const struct engine_options *options,
-                        struct engine_info *info, struct err *err)
+static struct model_options model_options_of(const struct engine_options *options)
 {
     static const enum model_kv kv_types[] = {
         [ENGINE_KV_DEFAULT] = MODEL_KV_DEFAULT,
@@ -68,7 +67,7 @@ static bool native_open(struct engine *engine, const struct engine_options *opti
         [ENGINE_ACTIVATION_ROW] = MODEL_ACTIVATION_ROW,
         [ENGINE_ACTIVATION_NONE] = MODEL_ACTIVATION_NONE,
     };
-    struct model_options model_options = {
+    return (struct model_options){
         .layer_first = options->layer_first,
         .layer_end = options->layer_end,
         .ctx_size = options->ctx_size,
@@ -80,7 +79,15 @@ static bool native_open(struct engine *engine, const struct engine_options *opti
         .kv = kv_types[options->kv_type],
         .activation = activations[options->activation],
         .record_dir = options->record_dir,
+        .prefault = options->prefault,
+        .lock = options->mlock,
     };
+}
+
+static bool native_open(struct engine *engine, const struct engine_options *options,
+                        struct engine_info *info, struct err *err)
+{
+    struct model_options model_options = model_options_of(options);
     if (options->model == NULL)
         return err_set(err, ERR_ARGUMENT, "no model is named");
     if (!choose_kernel(options->isa, &model_options.kernel, err))

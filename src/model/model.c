@@ -281,6 +281,10 @@ static bool open_all(struct model *model, const char *directory,
         return err_wrap(err, "%s", directory);
     hash_model(model);
     weights_will_need(model->weights);
+    if (options->prefault)
+        weights_prefault(model->weights);
+    if (options->lock && !weights_lock(model->weights, err))
+        return false;
     model_cost_measure(&model->info.cost, model->weights, is_last(model), &model->kv, model->team);
     return true;
 }

@@ -41,6 +41,8 @@ struct model_options {
     enum model_activation activation;
     const struct kernel *kernel; // NULL: the best one
     const char *record_dir;      // see weights_options
+    bool prefault;               // weights are read and mapped at open
+    bool lock;                   // weights are kept in memory
 };
 
 struct model_info {

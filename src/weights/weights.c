@@ -11,8 +11,10 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/memory.h"
+#include "base/progress.h"
 #include "weights/check_record.h"
 
+#define PREFAULT_STEP_BYTES ((size_t)64 << 20) // between progress
 #define HASH_STEP_BYTES ((size_t)8 << 20)
 
 struct weights {
@@ -267,4 +269,32 @@ void weights_will_need(const struct weights *weights)
     for (size_t i = 0; i < weights->manifest.n_files; i++)
         if (weights->maps[i].size)
             file_map_will_need(&weights->maps[i], 0, weights->maps[i].size);
+}
+
+void weights_prefault(const struct weights *weights)
+{
+    struct progress progress;
+    size_t bytes = 0;
+    for (size_t i = 0; i < weights->manifest.n_files; i++)
+        bytes += weights->maps[i].size;
+    progress_start(&progress, "reading weights", "B", bytes, false);
+    for (size_t i = 0; i < weights->manifest.n_files; i++) {
+        const struct file_map *map = &weights->maps[i];
+        for (size_t at = 0; at < map->size; at += PREFAULT_STEP_BYTES) {
+            const size_t left = map->size - at;
+            const size_t n = left < PREFAULT_STEP_BYTES ? left : PREFAULT_STEP_BYTES;
+            file_map_populate(map, at, n);
+            progress_add(&progress, n);
+        }
+    }
+    progress_finish(&progress);
+}
+
+bool weights_lock(const struct weights *weights, struct err *err)
+{
+    for (size_t i = 0; i < weights->manifest.n_files; i++) {
+        if (!file_map_lock(&weights->maps[i], err))
+            return err_wrap(err, "weights of %s", weights->directory);
+    }
+    return true;
 }

@@ -54,5 +54,9 @@ const char *weights_directory(const struct weights *weights);
 
 /* Asks the system to read the opened files ahead, front to back. */
 void weights_will_need(const struct weights *weights);
+/* Reads the opened files and maps their pages, with progress on stderr where that is a terminal. */
+void weights_prefault(const struct weights *weights);
+/* Keeps the opened files in memory until they are closed; see file_map_lock. */
+bool weights_lock(const struct weights *weights, struct err *err);
 
 #endif

@@ -11,6 +11,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 struct fixture {
     char *dir, *model, *shard;
@@ -217,6 +220,126 @@ static void test_no_shard(void **state)
     temporary_remove(dir);
 }
 
+/* What the kernel says of the mappings of a file (kilobytes, of all of them). */
+struct mapping {
+    uint64_t size, rss, dirty, anonymous, locked;
+    uintptr_t first, end; // of the last one
+};
+
+static struct mapping read_mapping(const char *name)
+{
+    struct mapping of = { 0 };
+    char line[512], field[64];
+    bool is_ours = false;
+    FILE *file = fopen("/proc/self/smaps", "re");
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        unsigned long long first, end, kilobytes;
+        if (sscanf(line, "%llx-%llx ", &first, &end) == 2) {
+            is_ours = strstr(line, name) != NULL;
+            if (is_ours)
+                of.first = (uintptr_t)first, of.end = (uintptr_t)end;
+        } else if (is_ours && sscanf(line, "%63[^:]: %llu kB", field, &kilobytes) == 2) {
+            of.size += strcmp(field, "Size") == 0 ? kilobytes : 0;
+            of.rss += strcmp(field, "Rss") == 0 ? kilobytes : 0;
+            of.dirty += strcmp(field, "Private_Dirty") == 0 ? kilobytes : 0;
+            of.anonymous += strcmp(field, "Anonymous") == 0 ? kilobytes : 0;
+            of.locked += strcmp(field, "Locked") == 0 ? kilobytes : 0;
+        }
+    }
+    fclose(file);
+    return of;
+}
+
+/* Of a shard that was checked before. */
+static struct weights *open_checked(const struct fixture *f, char **records)
+{
+    struct err err = { 0 };
+    *records = path_join(f->dir, "records");
+    const struct weights_options options = { .layer_end = 2, .record_dir = *records };
+    weights_close(weights_open(f->shard, &options, &err));
+    struct weights *weights = weights_open(f->shard, &options, &err);
+    if (!weights)
+        fail_msg("%s", err.text);
+    return weights;
+}
+
+static void test_nothing_is_read_or_copied_at_open(void **state)
+{
+    struct fixture f;
+    char *records;
+    (void)state;
+    make_fixture(&f, false);
+    struct weights *weights = open_checked(&f, &records);
+    struct mapping of = read_mapping("/layer-000.weights");
+    const struct tensor *q = weights_find(weights, 0, TENSOR_Q);
+    assert_true((uintptr_t)q->data >= of.first && (uintptr_t)q->data + q->bytes <= of.end);
+    assert_true(of.size > 0);
+    assert_int_equal(of.rss, 0);
+    volatile uint8_t byte = 0;
+    for (size_t i = 0; i < q->bytes; i++)
+        byte = (uint8_t)(byte + q->data[i]);
+    of = read_mapping("/layer-000.weights");
+    assert_true(of.rss > 0); // of the page cache alone
+    assert_int_equal(of.dirty, 0);
+    assert_int_equal(of.anonymous, 0);
+    weights_close(weights);
+    free(records);
+    drop_fixture(&f);
+}
+
+static void test_prefault_maps_every_page(void **state)
+{
+    struct fixture f;
+    char *records;
+    (void)state;
+    make_fixture(&f, false);
+    struct weights *weights = open_checked(&f, &records);
+    assert_int_equal(read_mapping(".weights").rss, 0);
+    weights_prefault(weights);
+    const struct mapping of = read_mapping(".weights");
+    assert_true(of.size > 0);
+    assert_int_equal(of.rss, of.size);
+    weights_close(weights);
+    free(records);
+    drop_fixture(&f);
+}
+
+/* As a user without privileges who may lock nothing; ends with 0 when it is told so. */
+static void lock_without_leave(const struct weights *weights)
+{
+    struct err err = { 0 };
+    const struct rlimit none = { 0 };
+    if (setrlimit(RLIMIT_MEMLOCK, &none) != 0 || (getuid() == 0 && setuid(65534) != 0))
+        _exit(2);
+    _exit(weights_lock(weights, &err) || err.code != ERR_SYSTEM ||
+          !strstr(err.text, "RLIMIT_MEMLOCK") || !strstr(err.text, "ulimit -l"));
+}
+
+static void test_locking(void **state)
+{
+    struct fixture f;
+    struct err err = { 0 };
+    char *records;
+    int status;
+    (void)state;
+    make_fixture(&f, false);
+    struct weights *weights = open_checked(&f, &records);
+    const pid_t child = fork();
+    if (child == 0)
+        lock_without_leave(weights);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(read_mapping(".weights").locked, 0);
+    if (!weights_lock(weights, &err))
+        fail_msg("%s", err.text);
+    const struct mapping of = read_mapping(".weights");
+    assert_int_equal(of.locked, of.size);
+    weights_close(weights);
+    free(records);
+    drop_fixture(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -225,6 +348,9 @@ int main(void)
         cmocka_unit_test(test_ranges_need_their_files_only),
         cmocka_unit_test(test_records),
         cmocka_unit_test(test_no_shard),
+        cmocka_unit_test(test_nothing_is_read_or_copied_at_open),
+        cmocka_unit_test(test_prefault_maps_every_page),
+        cmocka_unit_test(test_locking),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
