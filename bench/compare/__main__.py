@@ -77,7 +77,7 @@ def entries_of(model, found, forms, record):
                         if not forms or name in (*forms, "as we run it", "share")]
         except (OSError, subprocess.CalledProcessError) as why:
             if contender is found[0]:
-                raise
+                sys.exit(f"compare: {getattr(why, 'stderr', None) or why}")
             record.data["absent"][f"{contender.name}, {model.name}"] = str(why)
             say(f"{contender.name} cannot run {model.name}: {why}")
     return entries

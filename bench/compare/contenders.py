@@ -29,7 +29,7 @@ class Ours:
     def variants(self, model, path):
         """The first use of a GGUF writes it as a shard; that is no part of a window."""
         words = [self.program, "bench", path, "--prefill", "1", "--depth", "0", "--decode", "1", "--rounds", "1"]
-        subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
+        subprocess.run(words, check=True, capture_output=True, text=True)
         return {"as we run it": path}
 
     def commands(self, path, figures, model, threads):
