@@ -15,6 +15,7 @@
 #include "cli/model_path.h"
 #include "engine/engine.h"
 #include "kernel/kernel.h"
+#include "model/profile.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,7 +31,7 @@ struct model_options {
     const char *prefill, *depth, *batch, *decode;
     uint32_t rounds;
     double seconds;
-    bool json;
+    bool json, profile;
     struct engine_choice engine;
     struct model_path_options source;
 };
@@ -52,6 +53,8 @@ static const struct option_row rows[] = {
         struct model_options, decode, "decode", "N",
         "instead of the table: rounds of one prefill, then N steps (or 0) of one row behind "
         "one depth, a JSON line each"),
+    OPTION_BOOL(struct model_options, profile, "profile",
+                "with --decode: ends with where the time of the steps went, loop by loop"),
     OPTION_BOOL(struct model_options, json, "json", "one JSON document instead of the table"),
     OPTION_END,
 };
@@ -116,6 +119,15 @@ static bool parse_lists(struct model_bench_options *options, uint32_t *decode, s
 
 /* ---- rounds ---- */
 
+static void print_profile(const struct profile *profile)
+{
+    struct buf out;
+    buf_init(&out, REPORT_CAP);
+    profile_report(profile, &out);
+    fwrite(out.data, 1, out.size, stdout); // main sees whether it went well
+    buf_release(&out);
+}
+
 static bool run_rounds(const struct model_bench_options *options, uint32_t decode, struct err *err)
 {
     const uint32_t prefill = options->prefill.values[0], depth = options->depth.values[0];
@@ -127,6 +139,9 @@ static bool run_rounds(const struct model_bench_options *options, uint32_t decod
     engine.max_sequences = 1;
     if (engine.ctx_size == 0)
         engine.ctx_size = longest;
+    struct profile profile = { .n_rows = 1 };
+    if (chosen.profile)
+        engine.profile = &profile;
     bool done = model_feed_open(&feed, &engine, err);
     for (uint32_t i = 1; done && i <= n_rounds; i++) {
         done = model_feed_round(&feed, prefill, depth, decode, &round, err);
@@ -141,6 +156,8 @@ static bool run_rounds(const struct model_bench_options *options, uint32_t decod
         fflush(stdout);
     }
     model_feed_close(&feed);
+    if (done && chosen.profile)
+        print_profile(&profile);
     return done;
 }
 
@@ -231,7 +248,8 @@ static int run(const struct command *command, int argc, char **argv)
     "\n"                                                                                           \
     "  cascadia bench model m.gguf                                  the whole table\n"             \
     "  cascadia bench model m.gguf --threads 2 --depth 512 --batch 1 --prefill 512 --seconds 3\n"  \
-    "  cascadia bench model m.gguf --decode 128 --rounds 5          JSON lines, for comparisons\n"
+    "  cascadia bench model m.gguf --decode 128 --rounds 5          JSON lines, for comparisons\n" \
+    "  cascadia bench model m.gguf --decode 128 --profile           where a step's time goes\n"
 
 const struct command command_bench_model = {
     .name = "bench model",

@@ -31,6 +31,8 @@ enum engine_activation {
     ENGINE_ACTIVATION_NONE, // not at all
 };
 
+struct profile;
+
 struct engine_options {
     const char *model;               // shard directory; "mock-model" for the mock
     const char *engine;              // "native", "mock"
@@ -48,6 +50,7 @@ struct engine_options {
     const char *isa; // NULL: the best there is; "scalar", "avx2", "avx512"
     bool prefault;   // the model's files are read and mapped at open, not when they are met
     bool mlock;      // and stay in memory
+    struct profile *profile; // borrowed; model/profile.h; NULL: none
 };
 
 /* What a step of this stage costs at least: bytes that it has to read and multiply-adds. All 0 for

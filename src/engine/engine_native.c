@@ -81,6 +81,7 @@ static struct model_options model_options_of(const struct engine_options *option
         .record_dir = options->record_dir,
         .prefault = options->prefault,
         .lock = options->mlock,
+        .profile = options->profile,
     };
 }
 

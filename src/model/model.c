@@ -13,11 +13,13 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/team.h"
 #include "model/block.h"
+#include "model/profile.h"
 #include "weights/weights.h"
 
 /* Part of every settings hash: rises with any change of arithmetic (docs/numerics.md). */
@@ -39,6 +41,7 @@ struct model {
     const float *final_norm; // last stage
     struct product head;
     enum model_activation activation;
+    struct profile *profile; // borrowed; NULL: none
     uint32_t max_rows;
     struct kv_row *rows; // [max_rows] of the batch at hand
     uint32_t *wanted;    // [max_rows] those that want logits
@@ -258,6 +261,7 @@ static bool open_ends(struct model *model, const struct block_parts *parts, stru
 static bool open_all(struct model *model, const char *directory,
                      const struct model_options *options, struct err *err)
 {
+    model->profile = options->profile;
     model->kernel = options->kernel != NULL ? options->kernel : kernel_best();
     model->activation = options->activation != MODEL_ACTIVATION_DEFAULT ? options->activation
                                                                         : MODEL_ACTIVATION_WEIGHT;
@@ -354,11 +358,33 @@ static void add_layers(struct model *model, struct step *step, float *out)
     }
 }
 
-static bool run_step(struct model *model, struct step *step, struct err *err)
+/* The time since start_ns, loop by loop; what came before the first is the list itself. */
+static void add_to_profile(struct profile *profile, const struct step *step, uint64_t start_ns,
+                           uint64_t listed_ns)
 {
+    const struct workspace *ws = step->ws;
+    uint64_t before = listed_ns;
+    profile_add(profile, "making the list", listed_ns - start_ns);
+    for (uint32_t i = 0; i < step->n_ops; i++) {
+        profile_add(profile, ws->op_names[i], ws->op_ended_ns[i] - before);
+        before = ws->op_ended_ns[i];
+    }
+    profile->n_steps++;
+    profile->ns += before - start_ns;
+}
+
+/* start_ns: when the step began, if it is to be profiled; else 0. */
+static bool run_step(struct model *model, struct step *step, uint64_t start_ns, struct err *err)
+{
+    const uint64_t listed_ns = start_ns ? clock_ns() : 0;
     model->info.step_ops = step->n_ops;
     team_run(model->team, model->ws.ops, step->n_ops,
-             &(struct team_watch){ .stop = &step->is_lost });
+             &(struct team_watch){
+                 .stop = &step->is_lost,
+                 .ended_ns = start_ns ? model->ws.op_ended_ns : NULL,
+             });
+    if (start_ns)
+        add_to_profile(model->profile, step, start_ns, listed_ns);
     if (!atomic_load(&step->is_lost))
         return true;
     const struct block *block = atomic_load(&step->lost);
@@ -388,6 +414,8 @@ static bool compute(struct model *model, const struct model_row *rows, uint32_t 
                     const float *in, float *out, struct err *err)
 {
     const size_t hidden = model->config.hidden;
+    const bool is_profiled = model->profile != NULL && model->profile->n_rows == n_rows;
+    const uint64_t start_ns = is_profiled ? clock_ns() : 0;
     uint32_t n_wanted = 0;
     for (uint32_t row = 0; row < n_rows; row++) {
         if (rows[row].wants_logits)
@@ -415,7 +443,7 @@ static bool compute(struct model *model, const struct model_row *rows, uint32_t 
         memcpy(model->ws.hidden, in, n_rows * hidden * sizeof(float));
     }
     add_layers(model, &step, out);
-    if (!run_step(model, &step, err))
+    if (!run_step(model, &step, start_ns, err))
         return false;
     if (!is_last(model))
         memcpy(out, model->ws.hidden, n_rows * hidden * sizeof(float));

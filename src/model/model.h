@@ -16,6 +16,7 @@
 #include <stdint.h>
 
 struct model;
+struct profile;
 
 enum model_kv { MODEL_KV_DEFAULT, MODEL_KV_F16, MODEL_KV_F32, MODEL_KV_Q8 };
 
@@ -43,6 +44,7 @@ struct model_options {
     const char *record_dir;      // see weights_options
     bool prefault;               // weights are read and mapped at open
     bool lock;                   // weights are kept in memory
+    struct profile *profile;     // borrowed: where the time of steps is added; NULL: nowhere
 };
 
 struct model_info {

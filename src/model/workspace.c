@@ -80,6 +80,7 @@ static void carve_all(struct workspace *ws, const struct workspace_options *opti
         .ops_cap = options->n_ops,
         .ops = carve(carving, options->n_ops, sizeof(struct team_op)),
         .op_names = carve(carving, options->n_ops, sizeof(char *)),
+        .op_ended_ns = carve(carving, options->n_ops, sizeof(uint64_t)),
         .contexts = carve(carving, options->n_ops, STEP_CONTEXT_BYTES),
         .pages_cap = (uint32_t)n_pages,
         .pages = carve(carving, threads * n_pages, sizeof(void *)),

@@ -61,7 +61,8 @@ struct workspace {
 
     struct team_op *ops; // [ops_cap] the step's loops
     const char **op_names;
-    uint8_t *contexts; // [ops_cap][STEP_CONTEXT_BYTES]
+    uint64_t *op_ended_ns; // when there is a profile
+    uint8_t *contexts;     // [ops_cap][STEP_CONTEXT_BYTES]
     uint32_t ops_cap;
 
     uint8_t *block;
