@@ -18,6 +18,8 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "base/team.h"
+#include "kernel/cpu.h"
+#include "kernel/tuning.h"
 #include "model/block.h"
 #include "model/profile.h"
 #include "weights/weights.h"
@@ -30,6 +32,7 @@ struct model {
     struct model_config config;
     struct weights *weights;
     const struct kernel *kernel;
+    struct matmul_tuning tuning;
     struct team *team;
     struct arena arena; // block states and f32 vectors
     struct rope_table ropes[LAYER_KIND_COUNT];
@@ -258,11 +261,33 @@ static bool open_ends(struct model *model, const struct block_parts *parts, stru
     return true;
 }
 
+/* By the table of cores; on one that is not in it, by a probe of some milliseconds. The scalar rung
+ * computes far below any memory's rate. */
+static void choose_tuning(struct model *model)
+{
+    const struct cpu cpu = cpu_detect();
+    model->tuning = tuning_candidates[0];
+    if (model->kernel == kernels[0])
+        return;
+    const bool is_known = tuning_find(cpu.microarch, &model->tuning);
+    uint8_t *const memory = is_known ? NULL : aligned_alloc(64, TUNING_PROBE_BYTES);
+    if (memory != NULL) {
+        memset(memory, 0, TUNING_PROBE_BYTES);
+        model->tuning = tuning_probe(model->kernel, memory);
+        free(memory);
+    }
+    log_debug("%s, %s: prefetch %s, %u bytes ahead, %u panels together",
+              cpu_microarch_name(cpu.microarch), is_known ? "known" : "probed",
+              tuning_hint_name(&model->tuning), model->tuning.prefetch_bytes,
+              model->tuning.n_panels);
+}
+
 static bool open_all(struct model *model, const char *directory,
                      const struct model_options *options, struct err *err)
 {
     model->profile = options->profile;
     model->kernel = options->kernel != NULL ? options->kernel : kernel_best();
+    choose_tuning(model);
     model->activation = options->activation != MODEL_ACTIVATION_DEFAULT ? options->activation
                                                                         : MODEL_ACTIVATION_WEIGHT;
     if (!model_config_read(&model->config, directory, err) || !choose_range(model, options, err) ||
@@ -423,6 +448,7 @@ static bool compute(struct model *model, const struct model_row *rows, uint32_t 
     }
     struct step step = {
         .kernel = model->kernel,
+        .tuning = &model->tuning,
         .team = model->team,
         .ws = &model->ws,
         .kv = &model->kv,

@@ -178,13 +178,16 @@ void step_product(struct step *step, struct product *product)
     struct matmul *matmul = &product->matmul;
     const uint32_t n_items = matmul_items(matmul);
     const uint32_t cols = matmul->parts[0].weights.cols;
-    /* Some panels at a time keep a thread's stream sequential; enough chunks to share the rest. */
+    /* Some panels at a time keep a thread's stream sequential, at least those that are walked
+     * together; enough chunks to share the rest. */
     const uint32_t share = n_items / (8 * team_threads(step->team));
-    const uint32_t chunk = share < 1 ? 1 : share > 8 ? 8 : share;
+    const uint32_t least = step->tuning->n_panels;
+    const uint32_t chunk = share < least ? least : share > 8 ? 8 : share;
     struct product_run run = { step, step->block, product };
     init_rows(product, step, step->n_rows, product->weight != NULL ? product->normed : NULL,
               product->memory, &product->activation);
     matmul->activation = &product->activation;
+    matmul->tuning = step->tuning;
     const bool is_own =
         product->activation.n_tiles == 1 && (size_t)step->n_rows * cols <= WORKSPACE_OWN_FLOATS_CAP;
     struct step_loop loop = {

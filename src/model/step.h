@@ -27,6 +27,7 @@ struct block;
 
 struct step {
     const struct kernel *kernel;
+    const struct matmul_tuning *tuning;
     struct team *team;
     struct workspace *ws;
     const struct kv_cache *kv;

@@ -426,6 +426,7 @@ static void check_rung(const struct kernel *kernel)
         judge_hash(families[i].name, families[i].pinned);
         printf("%s %s: %zu checks\n", kernel->name, families[i].name, judge.n_checks - before);
     }
+    check_tunings(kernels[0], kernel);
 }
 
 int main(void)

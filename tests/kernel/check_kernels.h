@@ -54,6 +54,7 @@ void pin(const void *bytes, size_t n);
 
 void check_vec(const struct kernel *scalar, const struct kernel *kernel);
 void check_matmul(const struct kernel *scalar, const struct kernel *kernel);
+void check_tunings(const struct kernel *scalar, const struct kernel *kernel); // not pinned
 void check_matmul_modes(const struct kernel *scalar, const struct kernel *kernel);
 void check_attend(const struct kernel *scalar, const struct kernel *kernel);
 void check_attend_q8(const struct kernel *scalar, const struct kernel *kernel);

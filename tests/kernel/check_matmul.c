@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernel/tuning.h"
+
 /* ---- weights ---- */
 
 /* A scale or a minimum as f16: any finite value, zeros and subnormals among them. */
@@ -266,6 +268,24 @@ void check_matmul(const struct kernel *scalar, const struct kernel *kernel)
     struct draw draw = { 3 };
     check_mode(scalar, kernel, ACTIVATION_G128, &draw);
     check_not_finite(kernel, ACTIVATION_G128, &draw);
+}
+
+/* How weights are walked is seen in no bit, whatever the candidate. */
+void check_tunings(const struct kernel *scalar, const struct kernel *kernel)
+{
+    struct draw draw = { 6 };
+    for (uint32_t i = 0; i < TUNING_CANDIDATES * QUANT_FORMAT_COUNT; i++) {
+        struct product p = { .rows = draw_between(&draw, 1, 18),
+                             .cols = draw_between(&draw, 1, 400),
+                             .n_parts = 1,
+                             .mode = ACTIVATION_G32,
+                             .tuning = &tuning_candidates[i % TUNING_CANDIDATES] };
+        draw_x(&p, &draw);
+        draw_part(&p, 0, (enum quant_format)(i / TUNING_CANDIDATES),
+                  (enum matmul_epilogue)draw_below(&draw, 3), draw_between(&draw, 1, 300), &draw);
+        judge_product(&p, scalar, kernel, &draw);
+        product_free(&p);
+    }
 }
 
 void check_matmul_modes(const struct kernel *scalar, const struct kernel *kernel)
