@@ -8,12 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/file.h"
 #include "base/memory.h"
 #include "base/progress.h"
 #include "cli/eval.h"
 #include "cli/logits_file.h"
-#include "shard/tokenizer_source.h"
 #include "text/tokenizer.h"
 
 struct perplexity_options {
@@ -44,30 +42,6 @@ static size_t perplexity_tables(struct option_table *tables, size_t cap)
     tables[0] = (struct option_table){ .rows = rows, .target = &options };
     eval_tables(tables + 1, &shared);
     return 1 + EVAL_TABLES;
-}
-
-/* The ids of a file; *bos is the id that begins every window, or -1. */
-static bool read_text(const char *model, const char *path, struct token_list *ids, int32_t *bos,
-                      struct err *err)
-{
-    struct tokenizer *tokenizer = tokenizer_source_load(model, err);
-    struct buf text;
-    uint32_t first;
-    if (tokenizer == NULL)
-        return false;
-    buf_init(&text, TOKENIZER_TEXT_BYTES_CAP);
-    bool ok = file_read(path, &text, err);
-    if (ok) {
-        const struct tokenizer_segment segment = { .text = buf_view(&text) };
-        const struct tokenizer_encode_options how = { .add_special = true };
-        ok = tokenizer_encode(tokenizer, &segment, 1, &how, ids, err);
-    }
-    const bool has_bos =
-        ok && ids->n_ids > 0 && tokenizer_bos(tokenizer, &first) && ids->ids[0] == first;
-    *bos = has_bos ? (int32_t)first : -1;
-    buf_release(&text);
-    tokenizer_free(tokenizer);
-    return ok;
 }
 
 struct counting {
@@ -166,7 +140,7 @@ static bool evaluate(const char *model, const char *path, struct err *err)
     int32_t bos;
     struct eval *eval = xcalloc(1, sizeof(*eval));
     token_list_init(&text, TOKENIZER_TEXT_BYTES_CAP + 64);
-    bool ok = read_text(model, path, &text, &bos, err);
+    bool ok = eval_read_text(model, path, &text, &bos, err);
     if (ok && text.n_ids < options.window) {
         ok = err_set(err, ERR_ARGUMENT, "%s has %zu ids: less than a window of %u", path,
                      text.n_ids, options.window);

@@ -14,7 +14,7 @@
 #include "weights/weights.h"
 
 struct shard_arguments {
-    const char *model, *output, *quantization, *layer_split, *stage;
+    const char *model, *output, *quantization, *importance, *layer_split, *stage;
     uint32_t group_size, num_stages, threads;
     bool requantise, force, quiet;
 };
@@ -32,6 +32,8 @@ static const struct option_row shard_rows[] = {
                "values that share a scale"),
     OPTION_BOOL(struct shard_arguments, requantise, "requantize",
                 "quantises what a GGUF file has quantised again, at a further loss"),
+    OPTION_TEXT(struct shard_arguments, importance, "importance", "FILE",
+                "what `eval importance` measured: int4 weighs its errors by it"),
     OPTION_U32(struct shard_arguments, num_stages, "num-stages", "N", 0, SPLIT_STAGES_CAP,
                "cut the layers into N even stages (0: one, or as many as --layer-split says)"),
     OPTION_TEXT(struct shard_arguments, layer_split, "layer-split", "A,B,...",
@@ -104,7 +106,7 @@ static void print_report(const struct source *source, const struct export_option
         printf("every value equals the source\n");
 }
 
-static bool write_shard(struct err *err)
+static bool write_shard(const struct importance *importance, struct err *err)
 {
     struct source source;
     struct export_report report;
@@ -120,6 +122,7 @@ static bool write_shard(struct err *err)
         !source_open(&source, arguments.model, err))
         return false;
     options.quantise.requantise = arguments.requantise;
+    options.quantise.importance = importance;
     bool good = choose_split(source.config.n_layers, &options.split, err) &&
                 choose_stage(&options.split, arguments.stage, &options.stage, err) &&
                 export_shard(&source, arguments.output, &options, &report, err);
@@ -144,7 +147,13 @@ static int shard_run(const struct command *command, int argc, char **argv)
     }
     signal(SIGINT, interrupt);
     signal(SIGTERM, interrupt);
-    return write_shard(&err) ? 0 : command_failed(command, &err);
+    struct importance importance = { 0 };
+    const bool good = arguments.importance
+                          ? importance_read(&importance, arguments.importance, &err) &&
+                                write_shard(&importance, &err)
+                          : write_shard(NULL, &err);
+    importance_release(&importance);
+    return good ? 0 : command_failed(command, &err);
 }
 
 const struct command command_shard = {

@@ -5,9 +5,12 @@
 
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/memory.h"
 #include "cli/model_path.h"
 #include "shard/split.h"
+#include "shard/tokenizer_source.h"
+#include "text/tokenizer.h"
 #include "weights/manifest.h"
 
 #define EVAL_ROWS 128u
@@ -65,6 +68,7 @@ static bool open_stages(struct eval *eval, const char *shard, const char *record
     };
     engine_choice_take(&options->engine, &engine);
     engine.engine = "native";
+    engine.observer = options->observer;
     engine.max_sequences = 1;
     if (engine.ctx_size == 0)
         engine.ctx_size = n_positions;
@@ -154,8 +158,32 @@ bool eval_run(struct eval *eval, const int32_t *ids, uint32_t n_ids, uint32_t fi
         if (out == NULL)
             return false;
         const uint32_t position = from + eval->input.n_rows - out->n_logits;
-        if (out->n_logits > 0 && !sink(context, position, out->n_logits, out->values, err))
+        if (sink != NULL && out->n_logits > 0 &&
+            !sink(context, position, out->n_logits, out->values, err))
             return false;
     }
     return true;
+}
+
+bool eval_read_text(const char *model, const char *path, struct token_list *ids, int32_t *bos,
+                    struct err *err)
+{
+    struct tokenizer *tokenizer = tokenizer_source_load(model, err);
+    struct buf text;
+    uint32_t first;
+    if (tokenizer == NULL)
+        return false;
+    buf_init(&text, TOKENIZER_TEXT_BYTES_CAP);
+    bool ok = file_read(path, &text, err);
+    if (ok) {
+        const struct tokenizer_segment segment = { .text = buf_view(&text) };
+        const struct tokenizer_encode_options how = { .add_special = true };
+        ok = tokenizer_encode(tokenizer, &segment, 1, &how, ids, err);
+    }
+    const bool has_bos =
+        ok && ids->n_ids > 0 && tokenizer_bos(tokenizer, &first) && ids->ids[0] == first;
+    *bos = has_bos ? (int32_t)first : -1;
+    buf_release(&text);
+    tokenizer_free(tokenizer);
+    return ok;
 }

@@ -8,6 +8,7 @@
 #include "cli/engine_choice.h"
 #include "cli/model_path.h"
 #include "engine/engine.h"
+#include "text/token_list.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,7 +18,8 @@
 struct eval_options {
     struct model_path_options source;
     uint32_t stages;
-    struct engine_choice engine; // its context 0: as long as the text
+    struct engine_choice engine;           // its context 0: as long as the text
+    const struct model_observer *observer; // of what matrices are multiplied with; NULL: none
 };
 
 #define EVAL_TABLES 3u // that eval_tables fills
@@ -46,8 +48,13 @@ typedef bool eval_sink(void *context, uint32_t position, uint32_t n_rows, const 
                        struct err *err);
 
 /* Runs ids[n_ids] as a text of its own and hands the logits of positions from `first` on to `sink`,
- * some at a time, in order. ERR_ARGUMENT: an id that is not one, or more ids than the context. */
+ * some at a time, in order (NULL: to nobody). ERR_ARGUMENT: an id that is not one, or more ids than
+ * the context. */
 bool eval_run(struct eval *eval, const int32_t *ids, uint32_t n_ids, uint32_t first,
               eval_sink *sink, void *context, struct err *err);
+
+/* The ids of a text file; *bos is the id that begins every window of it, or -1. */
+bool eval_read_text(const char *model, const char *path, struct token_list *ids, int32_t *bos,
+                    struct err *err);
 
 #endif

@@ -16,6 +16,7 @@ extern const struct command command_run, command_worker;
 extern const struct command command_shard, command_shard_verify;
 extern const struct command command_tokenize, command_detokenize, command_template;
 extern const struct command command_eval_logits, command_eval_perplexity, command_eval_divergence;
+extern const struct command command_eval_importance;
 extern const struct command command_bench, command_bench_model;
 extern const struct command command_bench_kernels, command_bench_machine;
 extern const struct command command_engines, command_grammar, command_help;
@@ -32,6 +33,7 @@ const struct command *const commands[] = {
     &command_eval_logits,
     &command_eval_perplexity,
     &command_eval_divergence,
+    &command_eval_importance,
     &command_bench,
     &command_bench_model,
     &command_bench_kernels,

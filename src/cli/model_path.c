@@ -19,6 +19,8 @@ const struct option_row model_path_rows[] = {
                "weights that share a scale, on first use: 32, 64 or 128; 0: 32"),
     OPTION_BOOL(struct model_path_options, requantise, "requantize",
                 "what a GGUF file has quantised too, at a further loss"),
+    OPTION_TEXT(struct model_path_options, importance, "importance", "FILE",
+                "what `eval importance` measured: int4 weighs its errors by it, on first use"),
     OPTION_END,
 };
 
@@ -55,26 +57,41 @@ const char *model_path_engine(const char *model)
     return strcmp(model, "mock-model") == 0 && !file_exists(model) ? "mock" : "native";
 }
 
-char *model_path_shard(const char *model, const struct model_path_options *options, struct err *err)
+/* Signals are caught while a shard is written. */
+static char *open_shard(const char *model, const struct shard_cache_options *cache, struct err *err)
 {
-    char *root = model_path_cache(err);
-    if (!root)
-        return NULL;
-    struct shard_cache_options cache = { .root = root,
-                                         .tool_version = CASCADIA_VERSION,
-                                         .cancel = &cancelled };
-    if (options) {
-        cache.quantization = options->quantization;
-        cache.group_size = options->group_size;
-        cache.requantise = options->requantise;
-        cache.threads = options->threads;
-    }
     struct sigaction action = { .sa_handler = cancel }, interrupt, terminate;
     sigaction(SIGINT, &action, &interrupt);
     sigaction(SIGTERM, &action, &terminate);
-    char *shard = shard_cache_open(model, &cache, err);
+    char *shard = shard_cache_open(model, cache, err);
     sigaction(SIGINT, &interrupt, NULL);
     sigaction(SIGTERM, &terminate, NULL);
+    return shard;
+}
+
+char *model_path_shard(const char *model, const struct model_path_options *options, struct err *err)
+{
+    static const struct model_path_options defaults;
+    struct importance importance = { 0 };
+    char *root = model_path_cache(err), *shard = NULL;
+    if (!root)
+        return NULL;
+    if (!options)
+        options = &defaults;
+    if (!options->importance || importance_read(&importance, options->importance, err)) {
+        const struct shard_cache_options cache = {
+            .root = root,
+            .quantization = options->quantization,
+            .group_size = options->group_size,
+            .requantise = options->requantise,
+            .importance = options->importance ? &importance : NULL,
+            .threads = options->threads,
+            .tool_version = CASCADIA_VERSION,
+            .cancel = &cancelled,
+        };
+        shard = open_shard(model, &cache, err);
+    }
+    importance_release(&importance);
     free(root);
     return shard;
 }

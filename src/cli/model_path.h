@@ -14,6 +14,7 @@ struct model_path_options {
     const char *quantization; // of a float source; NULL: int4, or what a shard directory holds
     uint32_t group_size;      // 0: 32
     bool requantise;          // a quantised source too
+    const char *importance;   // a file of `eval importance`; NULL: none
     uint32_t threads;         // of the quantiser; 0: one a processor
 };
 

@@ -32,6 +32,7 @@ enum engine_activation {
 };
 
 struct profile;
+struct model_observer;
 
 struct engine_options {
     const char *model;               // shard directory; "mock-model" for the mock
@@ -45,6 +46,7 @@ struct engine_options {
     uint32_t threads;                // 0: one a processor
     enum engine_kv_type kv_type;     // default: f32 with float weights, else f16
     enum engine_activation activation;
+    const struct model_observer *observer; // of the native engine (model/model.h); NULL: none
     const char
         *record_dir; // where to remember which content was checked; NULL: checks at each open
     const char *isa; // NULL: the best there is; "scalar", "avx2", "avx512"

@@ -78,6 +78,7 @@ static struct model_options model_options_of(const struct engine_options *option
         .threads = options->threads,
         .kv = kv_types[options->kv_type],
         .activation = activations[options->activation],
+        .observer = options->observer,
         .record_dir = options->record_dir,
         .prefault = options->prefault,
         .lock = options->mlock,

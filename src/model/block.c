@@ -66,10 +66,12 @@ bool block_vector(const struct block_parts *parts, uint32_t layer, enum tensor_r
     return true;
 }
 
-struct product block_product(const struct block_parts *parts, const char *name, const float *x)
+struct product block_product(const struct block_parts *parts, const char *name,
+                             enum tensor_role role, const float *x)
 {
     return (struct product){
         .name = name,
+        .role = role,
         .x = x,
         .memory = parts->ws->inner_memory,
         .rounding = parts->activation,
@@ -77,10 +79,11 @@ struct product block_product(const struct block_parts *parts, const char *name, 
 }
 
 struct product block_input(const struct block *block, const struct block_parts *parts,
-                           const char *name)
+                           const char *name, enum tensor_role role)
 {
     return (struct product){
         .name = name,
+        .role = role,
         .x = parts->ws->hidden,
         .weight = block->norm,
         .epsilon = parts->config->norm_eps,

@@ -23,7 +23,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#define BLOCK_OPS_CAP 10u // loops of a block in a step
+#define BLOCK_OPS_CAP 12u // loops of a block in a step
 
 /* What blocks are built from. */
 struct block_parts {
@@ -67,9 +67,10 @@ bool block_vector(const struct block_parts *parts, uint32_t layer, enum tensor_r
                   const float **out, struct err *err);
 
 /* A product of x[rows][..] as it is, packed into ws->inner_memory; parts are to be added. */
-struct product block_product(const struct block_parts *parts, const char *name, const float *x);
+struct product block_product(const struct block_parts *parts, const char *name,
+                             enum tensor_role role, const float *x);
 /* The product that a block begins with, of the normed residual stream; parts are to be added. */
 struct product block_input(const struct block *block, const struct block_parts *parts,
-                           const char *name);
+                           const char *name, enum tensor_role role);
 
 #endif

@@ -50,7 +50,7 @@ static bool open_products(struct attention *attention, const struct block *block
     struct matrix matrix;
     if (!open_biases(parts, block->layer, biases, err))
         return false;
-    attention->qkv = block_input(block, parts, "q, k, v");
+    attention->qkv = block_input(block, parts, "q, k, v", TENSOR_Q);
     for (uint32_t i = 0; i < 3; i++) {
         if (!block_matrix(parts, block->layer, roles[i], &matrix, err))
             return false;
@@ -64,7 +64,7 @@ static bool open_products(struct attention *attention, const struct block *block
     }
     if (!block_matrix(parts, block->layer, TENSOR_O, &matrix, err))
         return false;
-    attention->output = block_product(parts, "output", ws->attended);
+    attention->output = block_product(parts, "output", TENSOR_O, ws->attended);
     product_add(&attention->output, &(struct matmul_part){
                                         .weights = matrix,
                                         .bias = biases[3],

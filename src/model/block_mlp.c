@@ -40,7 +40,7 @@ static bool mlp_open(struct block *block, const struct block_parts *parts, struc
         (mlp->is_apart && !block_matrix(parts, layer, TENSOR_UP, &up, err)) ||
         !block_matrix(parts, layer, TENSOR_DOWN, &down, err))
         return false;
-    mlp->input = block_input(block, parts, "gate, up");
+    mlp->input = block_input(block, parts, "gate, up", TENSOR_GATE);
     product_add(&mlp->input, &(struct matmul_part){
                                  .weights = first,
                                  .bias = gate_bias,
@@ -58,7 +58,7 @@ static bool mlp_open(struct block *block, const struct block_parts *parts, struc
                                      .out_stride = width,
                                  });
     }
-    mlp->down = block_product(parts, "down", ws->gate);
+    mlp->down = block_product(parts, "down", TENSOR_DOWN, ws->gate);
     product_add(&mlp->down, &(struct matmul_part){
                                 .weights = down,
                                 .bias = down_bias,

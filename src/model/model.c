@@ -44,7 +44,8 @@ struct model {
     const float *final_norm; // last stage
     struct product head;
     enum model_activation activation;
-    struct profile *profile; // borrowed; NULL: none
+    struct profile *profile;               // borrowed; NULL: none
+    const struct model_observer *observer; // or NULL
     uint32_t max_rows;
     struct kv_row *rows; // [max_rows] of the batch at hand
     uint32_t *wanted;    // [max_rows] those that want logits
@@ -246,6 +247,7 @@ static bool open_ends(struct model *model, const struct block_parts *parts, stru
         return false;
     model->head = (struct product){
         .name = "head",
+        .role = TENSOR_HEAD,
         .x = model->ws.hidden,
         .weight = model->final_norm,
         .epsilon = model->config.norm_eps,
@@ -288,6 +290,7 @@ static bool open_all(struct model *model, const char *directory,
     model->profile = options->profile;
     model->kernel = options->kernel != NULL ? options->kernel : kernel_best();
     choose_tuning(model);
+    model->observer = options->observer;
     model->activation = options->activation != MODEL_ACTIVATION_DEFAULT ? options->activation
                                                                         : MODEL_ACTIVATION_WEIGHT;
     if (!model_config_read(&model->config, directory, err) || !choose_range(model, options, err) ||
@@ -452,6 +455,7 @@ static bool compute(struct model *model, const struct model_row *rows, uint32_t 
         .team = model->team,
         .ws = &model->ws,
         .kv = &model->kv,
+        .observer = model->observer,
         .hidden_width = model->config.hidden,
     };
     step_begin(&step, model->rows, n_rows, model->wanted, n_wanted);

@@ -10,6 +10,7 @@
 #include "base/err.h"
 #include "kernel/kernel.h"
 #include "model/model_cost.h"
+#include "weights/tensor.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,6 +32,15 @@ enum model_activation {
     MODEL_ACTIVATION_NONE, // not at all
 };
 
+/* Sees what matrices are multiplied with, for whoever measures a model. `role`: the first of the
+ * matrices that share the rows (TENSOR_Q, _O, _GATE or _GATE_UP, _DOWN, _HEAD). Called by one
+ * thread at a time, in the order of the forward pass. */
+struct model_observer {
+    void *context;
+    void (*see)(void *context, uint32_t layer, enum tensor_role role, const float *x,
+                uint32_t n_rows, uint32_t cols);
+};
+
 struct model_options {
     uint32_t layer_first, layer_end; // layer_end 0: to the last
     uint32_t ctx_size;               // 0: the configuration's, at most ctx_size_cap
@@ -40,11 +50,12 @@ struct model_options {
     uint32_t threads; // 0: one a processor
     enum model_kv kv; // default: f32 with float weights, else f16
     enum model_activation activation;
-    const struct kernel *kernel; // NULL: the best one
-    const char *record_dir;      // see weights_options
-    bool prefault;               // weights are read and mapped at open
-    bool lock;                   // weights are kept in memory
-    struct profile *profile;     // borrowed: where the time of steps is added; NULL: nowhere
+    const struct model_observer *observer; // borrowed; NULL: none
+    const struct kernel *kernel;           // NULL: the best one
+    const char *record_dir;                // see weights_options
+    bool prefault;                         // weights are read and mapped at open
+    bool lock;                             // weights are kept in memory
+    struct profile *profile; // borrowed: where the time of steps is added; NULL: nowhere
 };
 
 struct model_info {

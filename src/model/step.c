@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "base/memory.h"
+#include "model/block.h"
 
 /* ---- the list ---- */
 
@@ -173,6 +174,41 @@ static void run_shared(void *context, uint32_t first, uint32_t last, uint32_t th
     run->step->kernel->matmul->run(&run->product->matmul, first, last);
 }
 
+struct observing {
+    const struct model_observer *observer;
+    uint32_t layer;
+    enum tensor_role role;
+    const float *x;
+    uint32_t n_rows, cols;
+};
+
+static void observe(void *context, uint32_t first, uint32_t last, uint32_t thread)
+{
+    const struct observing *of = context;
+    (void)first, (void)last, (void)thread;
+    of->observer->see(of->observer->context, of->layer, of->role, of->x, of->n_rows, of->cols);
+}
+
+static void add_observation(struct step *step, const struct product *product)
+{
+    const struct observing context = {
+        .observer = step->observer,
+        .layer = step->block != NULL ? step->block->layer : TENSOR_NO_LAYER,
+        .role = product->role,
+        .x = product->weight != NULL ? product->normed : product->x,
+        .n_rows = step->n_rows,
+        .cols = product->matmul.parts[0].weights.cols,
+    };
+    step_add(step, &(struct step_loop){
+                       .name = "observe",
+                       .body = observe,
+                       .context = &context,
+                       .context_bytes = sizeof(context),
+                       .n_items = 1,
+                       .chunk = 1,
+                   });
+}
+
 void step_product(struct step *step, struct product *product)
 {
     struct matmul *matmul = &product->matmul;
@@ -188,8 +224,8 @@ void step_product(struct step *step, struct product *product)
               product->memory, &product->activation);
     matmul->activation = &product->activation;
     matmul->tuning = step->tuning;
-    const bool is_own =
-        product->activation.n_tiles == 1 && (size_t)step->n_rows * cols <= WORKSPACE_OWN_FLOATS_CAP;
+    const bool is_own = step->observer == NULL && product->activation.n_tiles == 1 &&
+                        (size_t)step->n_rows * cols <= WORKSPACE_OWN_FLOATS_CAP;
     struct step_loop loop = {
         .name = "pack",
         .body = pack_shared,
@@ -200,6 +236,8 @@ void step_product(struct step *step, struct product *product)
     };
     if (!is_own)
         step_add(step, &loop);
+    if (step->observer != NULL)
+        add_observation(step, product); // what the loop before has normed
     loop.name = product->name;
     loop.body = is_own ? run_own : run_shared;
     loop.prepare = is_own ? pack_own : NULL;

@@ -31,7 +31,8 @@ struct step {
     struct team *team;
     struct workspace *ws;
     const struct kv_cache *kv;
-    uint32_t hidden_width; // floats of a row of ws->hidden
+    const struct model_observer *observer; // NULL: none
+    uint32_t hidden_width;                 // floats of a row of ws->hidden
     uint32_t n_rows, n_tiles;
     const struct kv_row *rows;    // [n_rows]
     const struct row_tile *tiles; // [n_tiles] runs of rows of one sequence that follow each other
@@ -65,9 +66,10 @@ void step_lose(struct step *step, const struct block *block);
 
 /* Rows, normed or as they come, times matrices. Filled when the model opens, with product_add. */
 struct product {
-    const char *name;    // in profiles: "qkv"
-    const float *x;      // [rows][cols]
-    const float *weight; // [cols] of the norm; NULL: x as it is
+    const char *name;      // in profiles: "qkv"
+    enum tensor_role role; // of the first matrix
+    const float *x;        // [rows][cols]
+    const float *weight;   // [cols] of the norm; NULL: x as it is
     float epsilon;
     float *normed;                  // [rows][cols] room for the normed rows
     void *memory;                   // room for the packed rows

@@ -5,9 +5,9 @@
 #include "quant/quant_internal.h"
 
 static bool f32_encode_panel(const float *w, size_t row_stride, uint32_t n_rows, uint32_t cols,
-                             uint32_t group, uint8_t *panel)
+                             uint32_t group, const float *importance, uint8_t *panel)
 {
-    (void)group;
+    (void)group, (void)importance;
     if (n_rows < QUANT_PANEL_ROWS)
         memset(panel, 0, (size_t)cols * QUANT_PANEL_ROWS * 4);
     for (uint32_t row = 0; row < n_rows; row++) {
@@ -68,9 +68,9 @@ static void half_decode_panel_row(const uint8_t *panel, uint32_t row, uint32_t c
 }
 
 static bool f16_encode_panel(const float *w, size_t row_stride, uint32_t n_rows, uint32_t cols,
-                             uint32_t group, uint8_t *panel)
+                             uint32_t group, const float *importance, uint8_t *panel)
 {
-    (void)group;
+    (void)group, (void)importance;
     return half_encode_panel(w, row_stride, n_rows, cols, panel, quant_f32_to_f16, 0x7c00u);
 }
 
@@ -82,9 +82,9 @@ static void f16_decode_panel_row(const uint8_t *panel, uint32_t row, uint32_t co
 }
 
 static bool bf16_encode_panel(const float *w, size_t row_stride, uint32_t n_rows, uint32_t cols,
-                              uint32_t group, uint8_t *panel)
+                              uint32_t group, const float *importance, uint8_t *panel)
 {
-    (void)group;
+    (void)group, (void)importance;
     return half_encode_panel(w, row_stride, n_rows, cols, panel, quant_f32_to_bf16, 0x7f80u);
 }
 

@@ -1,8 +1,9 @@
 /* int4, int4-asym and int4-min panels, and the fit that turns floats into the first two.
  *
- * The fit minimises sum (w - s (q - z))^2 over a group. For integers d = q - z once chosen, the
- * best scale is s = sum w d / sum d^2, and what it explains of sum w^2 is (sum w d)^2 / sum d^2. So
- * each candidate needs no error sum: the largest explained part wins.
+ * The fit minimises sum v (w - s (q - z))^2 over a group, v being the importance of the columns (1
+ * where none is given). For integers d = q - z once chosen, the best scale is s = sum v w d / sum v
+ * d^2, and what it explains of sum v w^2 is (sum v w d)^2 / sum v d^2. So each candidate needs no
+ * error sum: the largest explained part wins.
  *
  * Candidates of int4 (z = 8): the extreme value is put on -8, so that the longer side of the
  * integers serves the longer side of the values, and for the other sign on 8; each at steps that
@@ -57,17 +58,23 @@ static inline float fit_integer(float w, float inverse, float low, float high)
     return (d + ROUND_MAGIC) - ROUND_MAGIC;
 }
 
-/* w[n] is padded with zeros to a multiple of the lanes; they add nothing to either sum. */
-static void fit_try(const float *w, uint32_t n, float inverse, float zero,
+/* A group with its importance, padded with zeros to a multiple of the lanes. */
+struct fit_group {
+    float w[GROUP_CAP], v[GROUP_CAP];
+    uint32_t n; // without the padding
+};
+
+static void fit_try(const struct fit_group *group, float inverse, float zero,
                     struct fit_candidate *best)
 {
     float wd[FIT_LANES] = { 0 }, dd[FIT_LANES] = { 0 };
     float low = -zero, high = 15.0f - zero;
-    for (uint32_t k = 0; k < n; k += FIT_LANES) {
+    for (uint32_t k = 0; k < group->n; k += FIT_LANES) {
         for (uint32_t lane = 0; lane < FIT_LANES; lane++) {
-            float d = fit_integer(w[k + lane], inverse, low, high);
-            wd[lane] += w[k + lane] * d;
-            dd[lane] += d * d;
+            float w = group->w[k + lane], d = fit_integer(w, inverse, low, high);
+            float vd = group->v[k + lane] * d;
+            wd[lane] += w * vd;
+            dd[lane] += d * vd;
         }
     }
     float sum_wd = lanes_sum(wd), sum_dd = lanes_sum(dd);
@@ -79,57 +86,61 @@ static void fit_try(const float *w, uint32_t n, float inverse, float zero,
 }
 
 /* The squared error of `scale` rounded to f16, with integers chosen for it; fills *fit. */
-static double fit_settle(const float *w, uint32_t n, float scale, float zero, struct group_fit *fit)
+static double fit_settle(const struct fit_group *group, float scale, float zero,
+                         struct group_fit *fit)
 {
     fit->scale = quant_f32_to_f16(scale);
     fit->zero = (uint32_t)zero;
     float s = quant_f16_to_f32(fit->scale), inverse = s != 0 ? 1.0f / s : 0;
     double error = 0;
-    for (uint32_t k = 0; k < n; k++) {
-        float d = fit_integer(w[k], inverse, -zero, 15.0f - zero);
+    for (uint32_t k = 0; k < group->n; k++) {
+        float d = fit_integer(group->w[k], inverse, -zero, 15.0f - zero);
         fit->q[k] = (uint8_t)(d + zero);
-        double miss = (double)w[k] - (double)(s * d);
-        error += miss * miss;
+        double miss = (double)group->w[k] - (double)(s * d);
+        error += (double)group->v[k] * miss * miss;
     }
     return error;
 }
 
 /* A zero point of 16 leaves no nibble for 0 itself: a value there takes 15. */
-static void fit_range(const float *w, uint32_t n, struct fit_candidate *plain,
+static void fit_range(const struct fit_group *group, struct fit_candidate *plain,
                       struct fit_candidate *best)
 {
     float low = 0, high = 0;
-    for (uint32_t k = 0; k < n; k++) {
-        low = fminf(low, w[k]);
-        high = fmaxf(high, w[k]);
+    for (uint32_t k = 0; k < group->n; k++) {
+        low = fminf(low, group->w[k]);
+        high = fmaxf(high, group->w[k]);
     }
     float step = high / 15.0f - low / 15.0f;
     for (size_t i = 0; i < N_FACTORS; i++) {
         float inverse = 1.0f / (step * fit_factors[i]);
         float middle = rintf(fminf(-low * inverse, 16.0f));
         for (float zero = fmaxf(middle - 1, 0); zero <= fminf(middle + 1, 16.0f); zero += 1)
-            fit_try(w, n, inverse, zero, best);
+            fit_try(group, inverse, zero, best);
         if (i == 0)
             *plain = (struct fit_candidate){ inverse, middle, step, 0 };
     }
 }
 
-static void fit_symmetric(const float *w, uint32_t n, float extreme, struct fit_candidate *plain,
+static void fit_symmetric(const struct fit_group *group, float extreme, struct fit_candidate *plain,
                           struct fit_candidate *best)
 {
     *plain = (struct fit_candidate){ -8.0f / extreme, INT4_ZERO, extreme / -8.0f, 0 };
     for (size_t i = 0; i < N_FACTORS; i++) {
         float inverse = 8.0f / (extreme * fit_factors[i]);
-        fit_try(w, n, -inverse, INT4_ZERO, best);
-        fit_try(w, n, inverse, INT4_ZERO, best);
+        fit_try(group, -inverse, INT4_ZERO, best);
+        fit_try(group, inverse, INT4_ZERO, best);
     }
 }
 
-bool group_fit_int4(const float *w, uint32_t n, bool any_zero, struct group_fit *fit)
+bool group_fit_int4(const float *w, const float *importance, uint32_t n, bool any_zero,
+                    struct group_fit *fit)
 {
-    float padded[GROUP_CAP] = { 0 }, extreme = 0;
+    struct fit_group group = { .n = n };
+    float extreme = 0;
     for (uint32_t k = 0; k < n; k++) {
-        padded[k] = w[k];
+        group.w[k] = w[k];
+        group.v[k] = importance ? importance[k] : 1.0f;
         extreme = fabsf(w[k]) > fabsf(extreme) ? w[k] : extreme;
     }
     *fit = (struct group_fit){ .zero = INT4_ZERO };
@@ -139,23 +150,22 @@ bool group_fit_int4(const float *w, uint32_t n, bool any_zero, struct group_fit 
         return true;
     if (fabsf(extreme) > 8.0f * 65504.0f)
         return false;
-    uint32_t n_padded = (n + FIT_LANES - 1) / FIT_LANES * FIT_LANES;
     struct fit_candidate plain, best = { .explained = -1 };
     if (any_zero)
-        fit_range(padded, n_padded, &plain, &best);
+        fit_range(&group, &plain, &best);
     else
-        fit_symmetric(padded, n_padded, extreme, &plain, &best);
+        fit_symmetric(&group, extreme, &plain, &best);
     struct group_fit fitted = *fit;
-    double plain_error = fit_settle(w, n, plain.scale, plain.zero, fit);
+    double plain_error = fit_settle(&group, plain.scale, plain.zero, fit);
     double fitted_error =
-        best.explained > 0 ? fit_settle(w, n, best.scale, best.zero, &fitted) : DBL_MAX;
+        best.explained > 0 ? fit_settle(&group, best.scale, best.zero, &fitted) : DBL_MAX;
     if (fitted_error < plain_error)
         *fit = fitted;
     return (fit->scale & 0x7fffu) < 0x7c00u;
 }
 
 static bool encode_panel(const float *w, size_t row_stride, uint32_t n_rows, uint32_t cols,
-                         uint32_t group, bool any_zero, uint8_t *panel)
+                         uint32_t group, const float *importance, bool any_zero, uint8_t *panel)
 {
     uint32_t header = any_zero ? INT4_WIDE_HEADER_BYTES : INT4_HEADER_BYTES;
     size_t block_bytes = block_int4_bytes(header, group);
@@ -166,7 +176,8 @@ static bool encode_panel(const float *w, size_t row_stride, uint32_t n_rows, uin
         memset(block + header, INT4_ZERO << 4 | INT4_ZERO, block_bytes - header);
         for (uint32_t row = 0; row < n_rows; row++) {
             struct group_fit fit;
-            if (!group_fit_int4(w + row * row_stride + first, n, any_zero, &fit))
+            if (!group_fit_int4(w + row * row_stride + first,
+                                importance ? importance + first : NULL, n, any_zero, &fit))
                 return false;
             store_u16(block + 2 * row, fit.scale);
             if (any_zero)
@@ -181,15 +192,16 @@ static bool encode_panel(const float *w, size_t row_stride, uint32_t n_rows, uin
 }
 
 static bool int4_encode_panel(const float *w, size_t row_stride, uint32_t n_rows, uint32_t cols,
-                              uint32_t group, uint8_t *panel)
+                              uint32_t group, const float *importance, uint8_t *panel)
 {
-    return encode_panel(w, row_stride, n_rows, cols, group, false, panel);
+    return encode_panel(w, row_stride, n_rows, cols, group, importance, false, panel);
 }
 
 static bool int4_asym_encode_panel(const float *w, size_t row_stride, uint32_t n_rows,
-                                   uint32_t cols, uint32_t group, uint8_t *panel)
+                                   uint32_t cols, uint32_t group, const float *importance,
+                                   uint8_t *panel)
 {
-    return encode_panel(w, row_stride, n_rows, cols, group, true, panel);
+    return encode_panel(w, row_stride, n_rows, cols, group, importance, true, panel);
 }
 
 static void int4_decode_row(const uint8_t *panel, uint32_t row, uint32_t cols, uint32_t group,

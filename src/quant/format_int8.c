@@ -35,9 +35,10 @@ static bool int8_fit_group(const float *w, uint32_t n, uint32_t row, uint32_t gr
 }
 
 static bool int8_encode_panel(const float *w, size_t row_stride, uint32_t n_rows, uint32_t cols,
-                              uint32_t group, uint8_t *panel)
+                              uint32_t group, const float *importance, uint8_t *panel)
 {
     size_t block_bytes = block_int8_bytes(INT8_HEADER_BYTES, group);
+    (void)importance; // the scale holds the largest value, whatever the others weigh
     for (uint32_t b = 0; b < block_count(cols, group); b++) {
         uint8_t *block = panel + b * block_bytes;
         uint32_t first = b * group, n = cols - first < group ? cols - first : group;

@@ -52,11 +52,13 @@ struct quant_format_ops {
     uint32_t header_bytes; // of a block; 0 for floats
     bool is_float;         // no groups: group is 0
     /* One panel of w[n_rows][cols] (row stride in floats, finite), n_rows 1..32; rows past n_rows
-     * are padding. `panel` has quant_panel_bytes, all are written. False: a value or a group's
+     * are padding. importance[cols] is what the squared error of a column is multiplied with (not
+     * negative), for the formats that minimise it; NULL: all alike. `panel` has quant_panel_bytes,
+     * all are written. False: a value or a group's
      * scale is too large for the format. NULL for formats that only a quantised source fills
      * (-min). */
     bool (*encode_panel)(const float *w, size_t row_stride, uint32_t n_rows, uint32_t cols,
-                         uint32_t group, uint8_t *panel);
+                         uint32_t group, const float *importance, uint8_t *panel);
     /* The f32 values that one row (0..31) of a panel means: out[cols]. */
     void (*decode_row)(const uint8_t *panel, uint32_t row, uint32_t cols, uint32_t group,
                        float *out);

@@ -79,9 +79,11 @@ struct group_fit {
     uint8_t q[128];
 };
 
-/* int4: fits w[n] (n 1..128, finite) by least squares; see format_int4.c. `any_zero`: the zero
- * point is free in 0..16, else 8. False: the scale is too large for f16. */
-bool group_fit_int4(const float *w, uint32_t n, bool any_zero, struct group_fit *fit);
+/* int4: fits w[n] (n 1..128, finite) by least squares, importance[n] weighing them (NULL: all
+ * alike); see format_int4.c. `any_zero`: the zero point is free in 0..16, else 8. False: the scale
+ * is too large for f16. */
+bool group_fit_int4(const float *w, const float *importance, uint32_t n, bool any_zero,
+                    struct group_fit *fit);
 
 extern const struct quant_format_ops quant_format_f32, quant_format_f16, quant_format_bf16;
 extern const struct quant_format_ops quant_format_int8, quant_format_int8_min;

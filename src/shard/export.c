@@ -224,6 +224,8 @@ static bool identify_source(struct export *export, struct err *err)
     buf_printf(&identity, "%s %u %s %u%s", MANIFEST_FORMAT, MANIFEST_VERSION,
                quant_formats[settings->format]->name, settings->group_size,
                settings->requantise ? " requantised" : "");
+    if (settings->importance)
+        buf_printf(&identity, " %llx", (unsigned long long)settings->importance->hash);
     buf_add_text(&text, "{\"path\":");
     json_write_string(&text, str_from(source->path));
     buf_add_text(&text, ",\"files\":[");

@@ -49,6 +49,23 @@ void quantise_choose(const struct quantise_settings *settings, const struct sour
     }
 }
 
+/* Only a fit needs it: floats and 8 bits hold what there is. */
+static bool choose_importance(struct quantise_job *job, const struct quantise_settings *settings,
+                              struct err *err)
+{
+    if (!settings->importance || !tensor_role_info(job->role)->is_matrix ||
+        job->layer == TENSOR_NO_LAYER)
+        return true;
+    const struct importance_vector *found =
+        importance_find(settings->importance, job->layer, job->role);
+    if (!found || found->cols != job->cols)
+        return err_set(err, ERR_ARGUMENT,
+                       "the importance was measured on another model: %s has %u columns",
+                       tensor_role_info(job->role)->name, job->cols);
+    job->importance = found->values;
+    return true;
+}
+
 bool quantise_job_init(struct quantise_job *job, const struct quantise_settings *settings,
                        enum tensor_role role, const struct source_tensor *first,
                        const struct source_tensor *second, struct err *err)
@@ -64,6 +81,8 @@ bool quantise_job_init(struct quantise_job *job, const struct quantise_settings 
         .n_items = 1,
     };
     quantise_choose(settings, first, &made.format, &made.group);
+    if (!choose_importance(&made, settings, err))
+        return false;
     bool fits = true;
     if (is_matrix) {
         uint64_t padded = size_round_up(first->rows, QUANT_PANEL_ROWS);
@@ -190,7 +209,8 @@ bool quantise_item(const struct quantise_job *job, uint32_t item, struct quantis
         return not_finite(part, err);
     if (is_permuted(job, part))
         source->repack_panel(rows, n_rows, cols, scratch->panel);
-    else if (!format->encode_panel(scratch->values, cols, n_rows, cols, job->group, scratch->panel))
+    else if (!format->encode_panel(scratch->values, cols, n_rows, cols, job->group, job->importance,
+                                   scratch->panel))
         return err_set(err, ERR_UNSUPPORTED,
                        "tensor %.*s holds values that are too large for %s; take --quantization "
                        "bf16",

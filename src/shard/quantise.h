@@ -11,6 +11,7 @@
 
 #include "base/err.h"
 #include "quant/quant.h"
+#include "shard/importance.h"
 #include "shard/source.h"
 
 #include <stdbool.h>
@@ -23,6 +24,7 @@ struct quantise_settings {
     /* The values of a quantised source are taken as floats: its matrices take the format too, and
      * what that rounds comes on top of what the source lost. */
     bool requantise;
+    const struct importance *importance; // of the columns of layers; NULL: all alike
 };
 
 /* By name; requantise is false. ERR_ARGUMENT for the -min formats, which only quantised sources
@@ -42,13 +44,15 @@ struct quantise_job {
     uint32_t layer;
     enum quant_format format;
     uint32_t rows, cols, group; // as in struct tensor
+    const float *importance;    // [cols] or NULL
     uint64_t offset;            // in its file
     size_t bytes;
     uint32_t n_items;  // panels; 1 for a vector
     size_t item_bytes; // of one panel
 };
 
-/* Fills everything but the offset. `second` NULL: one part. */
+/* Fills everything but the offset. `second` NULL: one part. ERR_UNSUPPORTED: too large;
+ * ERR_ARGUMENT: the importance is that of another model. */
 bool quantise_job_init(struct quantise_job *job, const struct quantise_settings *settings,
                        enum tensor_role role, const struct source_tensor *first,
                        const struct source_tensor *second, struct err *err);

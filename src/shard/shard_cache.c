@@ -73,6 +73,8 @@ static bool make_key(const char *model, const struct quantise_settings *settings
     buf_printf(&key, "%s %u %u %s %u%s", MANIFEST_FORMAT, MANIFEST_VERSION, CACHE_REVISION,
                quant_formats[settings->format]->name, settings->group_size,
                settings->requantise ? " requantised" : "");
+    if (settings->importance)
+        buf_printf(&key, " %llx", (unsigned long long)settings->importance->hash);
     bool good = stat.is_directory ? add_directory(&key, model, err)
                                   : add_file(&key, model, path_base(model), err);
     if (good && !buf_ok(&key))
@@ -196,6 +198,7 @@ char *shard_cache_open(const char *model, const struct shard_cache_options *opti
                                  &settings, err))
         return NULL;
     settings.requantise = options->requantise;
+    settings.importance = options->importance;
     if (!make_key(model, &settings, hex, err))
         return NULL;
     char *shards = path_join(options->root, "shards");

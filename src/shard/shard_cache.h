@@ -8,6 +8,7 @@
 #define CASCADIA_SHARD_SHARD_CACHE_H
 
 #include "base/err.h"
+#include "shard/importance.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -18,8 +19,9 @@ struct shard_cache_options {
     const char *quantization; // "int4", ...; NULL: int4, or whatever a shard directory holds
     uint32_t group_size;      // 0: 32
     bool requantise;          // a quantised source too (quantise_settings)
-    uint32_t threads;         // 0: one a processor
-    bool quiet;               // no progress
+    const struct importance *importance; // as of quantise_settings; NULL: none
+    uint32_t threads;                    // 0: one a processor
+    bool quiet;                          // no progress
     const char *tool_version;
     const atomic_bool *cancel; // or NULL
 };

@@ -34,6 +34,10 @@ refused() { # STATUS WORDS COMMAND...
     [[ $? == "$expected" ]] && grep -q "$words" "$work/log" || { cat "$work/log"; return 1; }
 }
 
+shard_with() { # IMPORTANCE
+    "$program" shard "$work/model" -o "$work/shard" --quiet --importance "$1" >"$work/log" 2>&1
+}
+
 divergence_of() { # REFERENCE
     "$program" eval divergence "$model" "$1" --quiet >"$work/log" 2>&1
 }
@@ -110,11 +114,33 @@ check "diverges a little" figure "1e-7 < r['divergence'][0] < 0.01 and r['diverg
 check "stages and threads" divergence --quantization int8 --json --stages 2 --threads 3
 check "do not show" cmp -s "$work/out" "$work/int8"
 check "int4" divergence --quantization int4 --json
+cp "$work/out" "$work/int4.json"
 check "diverges more" figure "r['divergence'][0] > 5 * json.load(open('$work/int8'))['divergence'][0]"
 check "fewer windows" divergence --quantization int4 --json --windows 3
 check "count less" figure "r['windows'] == 3 and r['counted'] == 45"
 check "fewer windows are saved" perplexity --quantization f32 --windows 2 --save "$work/short"
 check "... as many" test $(($(stat -c %s "$work/short") - 24)) = $((2 * (32 * 4 + 15 * (8 + 2 * 272))))
+
+importance() { # OUT OPTIONS...
+    local out=$1
+    shift
+    "$program" eval importance "$work/model" "$work/text" -o "$work/$out" --window 64 --quiet "$@" >"$work/log" 2>&1
+}
+check "importance" importance importance.json
+check "of every column" python3 - "$work/importance.json" <<'PYTHON'
+import json, sys
+layers = json.load(open(sys.argv[1]))["layers"]
+widths = {"attention": 64, "output": 64, "mlp": 64, "down": 96}
+assert len(layers) == 3 and all({k: len(v) for k, v in l.items()} == widths for l in layers)
+# what a norm gives has a mean square near that of the norm's weights, and no column counts nothing
+assert all(0.05 < sum(l[k]) / 64 < 50 and min(l[k]) > 0 for l in layers for k in ("attention", "mlp"))
+PYTHON
+check "importance of three stages" importance other.json --stages 3 --threads 3
+check "is the same" cmp -s "$work/importance.json" "$work/other.json"
+check "int4 that heeds it" divergence --quantization int4 --json --importance "$work/importance.json"
+check "is another int4" figure "r['divergence'][0] != json.load(open('$work/int4.json'))['divergence'][0]"
+sed 's/"down":\[/&1,/' "$work/importance.json" >"$work/other.json"
+check "importance of another model" refused 2 "another model" shard_with "$work/other.json"
 
 check "no such reference" refused 1 "not a file" divergence_of "$work/text"
 head -c 5000 "$work/reference" >"$work/cut"

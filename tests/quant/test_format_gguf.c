@@ -49,7 +49,7 @@ static float *check_rows(const struct quant_source_ops *source, const uint8_t *b
         source->repack_panel(rows, n_rows, cols, panel);
     else
         assert_true(quant_formats[source->exact_format]->encode_panel(values, cols, n_rows, cols, 0,
-                                                                      panel));
+                                                                      NULL, panel));
     quant_decode_panel(source->exact_format, panel, n_rows, cols, source->exact_group, back, cols);
     assert_memory_equal(back, values, (size_t)n_rows * cols * sizeof(float));
     free(panel);

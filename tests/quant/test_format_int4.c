@@ -23,7 +23,8 @@ static struct encoded encode(enum quant_format format, const float *w, uint32_t 
     assert_true(quant_panel_bytes(format, cols, group, &made.bytes));
     made.panel = xaligned(made.bytes);
     memset(made.panel, 0xa5, made.bytes);
-    assert_true(quant_formats[format]->encode_panel(w, cols, n_rows, cols, group, made.panel));
+    assert_true(
+        quant_formats[format]->encode_panel(w, cols, n_rows, cols, group, NULL, made.panel));
     made.back = xcalloc((size_t)n_rows * cols, sizeof *made.back);
     quant_decode_panel(format, made.panel, n_rows, cols, group, made.back, cols);
     return made;
@@ -166,6 +167,55 @@ static void test_search_never_loses(void **state)
     }
 }
 
+/* The squared error of a panel's first row, each column times its importance. */
+static double weighed_error(enum quant_format format, const float *w, const float *importance,
+                            const float *weigh_by, uint32_t cols, uint32_t group)
+{
+    size_t bytes;
+    double sum = 0;
+    assert_true(quant_panel_bytes(format, cols, group, &bytes));
+    uint8_t *panel = xaligned(bytes);
+    float *back = xcalloc(cols, sizeof *back);
+    assert_true(quant_formats[format]->encode_panel(w, cols, 1, cols, group, importance, panel));
+    quant_decode_panel(format, panel, 1, cols, group, back, cols);
+    for (uint32_t k = 0; k < cols; k++) {
+        double miss = (double)w[k] - (double)back[k];
+        sum += (double)weigh_by[k] * miss * miss;
+    }
+    free(panel);
+    free(back);
+    return sum;
+}
+
+/* Where some columns count a hundred times as much, the fit spends its error on the others. */
+static void test_importance(void **state)
+{
+    static const enum quant_format formats[] = { QUANT_INT4, QUANT_INT4_ASYM };
+    enum { COLS = 1024 };
+    float importance[COLS], ones[COLS], zeros[COLS] = { 0 };
+    (void)state;
+    float *w = normal_values(COLS, 5);
+    for (uint32_t k = 0; k < COLS; k++) {
+        importance[k] = k % 8 == 3 ? 100.0f : 1.0f;
+        ones[k] = 1.0f;
+    }
+    for (size_t f = 0; f < 2; f++) {
+        for (uint32_t group = 32; group <= 128; group *= 2) {
+            double blind = weighed_error(formats[f], w, NULL, importance, COLS, group);
+            double weighed = weighed_error(formats[f], w, importance, importance, COLS, group);
+            print_message("%s, groups of %u: %.3f with, %.3f without importance\n",
+                          quant_formats[formats[f]]->name, group, weighed, blind);
+            assert_true(weighed < 0.8 * blind);
+            /* all alike is none; none at all is no reason to fail */
+            assert_true(weighed_error(formats[f], w, ones, ones, COLS, group) ==
+                        weighed_error(formats[f], w, NULL, ones, COLS, group));
+            assert_true(weighed_error(formats[f], w, zeros, ones, COLS, group) <
+                        1.8 * weighed_error(formats[f], w, NULL, ones, COLS, group));
+        }
+    }
+    free(w);
+}
+
 /* What int4 can hold it gives back. */
 static void test_values_on_the_grid_are_exact(void **state)
 {
@@ -209,12 +259,12 @@ static void test_extremes(void **state)
             assert_true(fabsf(made.back[k]) < 1e-6f);
         encoded_free(&made);
         w[0] = 3e38f; // no f16 scale reaches it
-        assert_false(quant_formats[formats[f]]->encode_panel(w, 32, 1, 32, 32, panel));
+        assert_false(quant_formats[formats[f]]->encode_panel(w, 32, 1, 32, 32, NULL, panel));
     }
     float large[1] = { 70000.0f };
     uint8_t panel[64];
-    assert_false(quant_formats[QUANT_F16]->encode_panel(large, 1, 1, 1, 0, panel));
-    assert_true(quant_formats[QUANT_BF16]->encode_panel(large, 1, 1, 1, 0, panel));
+    assert_false(quant_formats[QUANT_F16]->encode_panel(large, 1, 1, 1, 0, NULL, panel));
+    assert_true(quant_formats[QUANT_BF16]->encode_panel(large, 1, 1, 1, 0, NULL, panel));
 }
 
 /* The same bytes on every machine and compiler. A change of the fit changes these. */
@@ -248,6 +298,7 @@ int main(void)
         cmocka_unit_test(test_short_groups_and_rows_are_padded),
         cmocka_unit_test(test_fit_beats_the_largest_value),
         cmocka_unit_test(test_search_never_loses),
+        cmocka_unit_test(test_importance),
         cmocka_unit_test(test_values_on_the_grid_are_exact),
         cmocka_unit_test(test_extremes),
         cmocka_unit_test(test_pinned),

@@ -185,10 +185,14 @@ static void test_quantised_again_on_demand(void **state)
         struct quantise_settings asked;
         double bound; // of the distance; 0: the very values
     } cases[] = {
-        { 3, { QUANT_INT8, 64, true }, 0.01 },      { 3, { QUANT_INT4, 128, true }, 0.12 },
-        { 3, { QUANT_BF16, 32, true }, 0.003 },     { 3, { QUANT_F32, 32, true }, 0 },
-        { 2, { QUANT_INT4_ASYM, 32, true }, 0.09 }, { 2, { QUANT_INT4, 32, true }, 0 },
-        { 8, { QUANT_INT4_ASYM, 64, true }, 0.1 },  { 8, { QUANT_INT8, 32, true }, 0 },
+        { 3, { QUANT_INT8, 64, true, NULL }, 0.01 },
+        { 3, { QUANT_INT4, 128, true, NULL }, 0.12 },
+        { 3, { QUANT_BF16, 32, true, NULL }, 0.003 },
+        { 3, { QUANT_F32, 32, true, NULL }, 0 },
+        { 2, { QUANT_INT4_ASYM, 32, true, NULL }, 0.09 },
+        { 2, { QUANT_INT4, 32, true, NULL }, 0 },
+        { 8, { QUANT_INT4_ASYM, 64, true, NULL }, 0.1 },
+        { 8, { QUANT_INT8, 32, true, NULL }, 0 },
     };
     (void)state;
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
