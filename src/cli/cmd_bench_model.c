@@ -241,8 +241,9 @@ static int run(const struct command *command, int argc, char **argv)
     "medians and quartiles over rounds in which all rows take turns. The share of a prefill is "   \
     "that of\n"                                                                                    \
     "the dot-product instruction on registers, the share of a decode that of a plain read of as "  \
-    "many bytes\n"                                                                                 \
-    "(weights, keys and values) right before it, the second one in a row, since steps read the "   \
+    "many\n"                                                                                       \
+    "bytes (weights, keys and values) right before it, the second one in a row, since steps read " \
+    "the "                                                                                         \
     "same\n"                                                                                       \
     "weights again and again. Nobody else should use the machine meanwhile.\n"                     \
     "\n"                                                                                           \
