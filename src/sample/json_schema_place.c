@@ -88,7 +88,8 @@ void place_copy(struct schema_place *to, const struct schema_place *from)
     *to = *from;
     to->room = from->n_parts + 1;
     to->parts = xcalloc(to->room, sizeof *to->parts);
-    memcpy(to->parts, from->parts, from->n_parts * sizeof *to->parts);
+    for (size_t i = 0; i < from->n_parts; i++) // none at all in a place without schemas
+        to->parts[i] = from->parts[i];
 }
 
 void place_release(struct schema_place *place)
