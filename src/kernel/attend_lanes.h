@@ -359,7 +359,9 @@ LEAF_INLINE void round_weights(struct attend_tile *tile, uint32_t pair, float mo
     tile->weights_scale[pair] = zeros ? 0.0f : most / ATTEND_Q16_MAX;
     UNROLL_8(i, (uint32_t)(PAGE / WIDTH), {
         const lanes v = lanes_mul(lanes_load(s + i * WIDTH), factor);
-        ilanes_store_int16(tile->weights + pair * PAGE + i * WIDTH, ilanes_round(v));
+        /* A NaN, which the sum shows, becomes 0. */
+        const lanes weight = lanes_max(v, lanes_zero());
+        ilanes_store_int16(tile->weights + pair * PAGE + i * WIDTH, ilanes_round(weight));
     })
 }
 
