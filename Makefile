@@ -33,6 +33,9 @@ fuzz: ## libFuzzer with asan, a minute a target (F=name for one, S=seconds)
 bench: all ## interleaved against llama.cpp and OpenVINO; table, picture, raw data to build/ (ARGS="--help")
 	$(Q)python3 bench/compare $(ARGS)
 
+accuracy: ## the tables of docs/accuracy.md: KL and perplexity of every format, half an hour (SmolLM2)
+	$(Q)bench/accuracy/accuracy.py $(BUILD)/cascadia
+
 format: ## clang-format in place
 	$(Q)scripts/format.sh --fix
 
@@ -48,4 +51,4 @@ clean:
 help: ## this list
 	$(Q)sed -n 's/^\([a-z -]*\):.*## /\1\t/p' Makefile
 
-.PHONY: all demo check check-kernels check-peers tests asan tsan fuzz bench format tidy docs clean help
+.PHONY: all demo check check-kernels check-peers tests asan tsan fuzz bench accuracy format tidy docs clean help
