@@ -4,6 +4,7 @@
 #include "cli/engine_choice.h"
 
 #include "base/team.h"
+#include "kernel/kernel.h"
 #include "model/config.h"
 
 const struct option_row engine_choice_compute_rows[] = {
@@ -11,7 +12,7 @@ const struct option_row engine_choice_compute_rows[] = {
         struct engine_choice, threads, "threads", "N", 0, TEAM_THREADS_CAP,
         "threads that compute; 0: one a physical performance core, within the CPU quota; more "
         "than those also take efficient cores, then second threads of cores"),
-    OPTION_CHOICE(struct engine_choice, isa, "isa", "scalar|avx2|avx512",
+    OPTION_CHOICE(struct engine_choice, isa, "isa", KERNEL_NAMES,
                   "instruction set; else the best there is"),
     OPTION_U32(struct engine_choice, ctx_size, "ctx-size", "N", 0, MODEL_CONFIG_POSITIONS_CAP,
                "longest sequence, prompt and answer together; 0: as long as the command needs it, "

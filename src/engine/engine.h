@@ -49,7 +49,7 @@ struct engine_options {
     const struct model_observer *observer; // of the native engine (model/model.h); NULL: none
     const char
         *record_dir; // where to remember which content was checked; NULL: checks at each open
-    const char *isa; // NULL: the best there is; "scalar", "avx2", "avx512"
+    const char *isa; // NULL: the best there is; one of KERNEL_NAMES
     bool prefault;   // the model's files are read and mapped at open, not when they are met
     bool mlock;      // and stay in memory
     struct profile *profile; // borrowed; model/profile.h; NULL: none

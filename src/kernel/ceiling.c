@@ -12,13 +12,8 @@ const struct ceiling_read *const ceiling_reads[] = { &ceiling_read_scalar, &ceil
                                                      &ceiling_read_avx512, NULL };
 
 const struct ceiling_dot *const ceiling_dots[] = {
-    &ceiling_vnni_avx512,
-    &ceiling_vnni_ymm_avx512,
-    &ceiling_madd_avx2,
-    &ceiling_addw_avx2,
-    &ceiling_fma_avx512,
-    &ceiling_fma_avx2,
-    NULL,
+    &ceiling_vnni_avx512, &ceiling_vnni_ymm_avx512, &ceiling_vnni_avxvnni, &ceiling_madd_avx2,
+    &ceiling_addw_avx2,   &ceiling_fma_avx512,      &ceiling_fma_avx2,     NULL,
 };
 
 static uint64_t read_scalar(const uint8_t *data, size_t bytes, uint32_t streams)

@@ -28,6 +28,15 @@ static const struct kernel rung_avx2 = {
     .attend = &attend_avx2,
 };
 
+static const struct kernel rung_avxvnni = {
+    .name = "avxvnni",
+    .summary = "AVX2 and AVX-VNNI: 256-bit int8 dot products",
+    .features = AVX2_FEATURES | CPU_AVX_VNNI,
+    .vec = &vec_avx2,
+    .matmul = &matmul_avxvnni,
+    .attend = &attend_avx2,
+};
+
 static const struct kernel rung_avx512 = {
     .name = "avx512",
     .summary = "AVX-512 F, BW, DQ, VL, VNNI: 512-bit int8 dot products",
@@ -37,7 +46,8 @@ static const struct kernel rung_avx512 = {
     .attend = &attend_avx512,
 };
 
-const struct kernel *const kernels[] = { &rung_scalar, &rung_avx2, &rung_avx512, NULL };
+const struct kernel *const kernels[] = { &rung_scalar, &rung_avx2, &rung_avxvnni, &rung_avx512,
+                                         NULL };
 
 bool kernel_usable(const struct kernel *kernel)
 {

@@ -235,7 +235,7 @@ struct attend_ops {
 /* ---- rungs ---- */
 
 struct kernel {
-    const char *name; // "scalar", "avx2", "avx512"
+    const char *name; // of KERNEL_NAMES
     const char *summary;
     uint32_t features; // of the CPU, enum cpu_feature (kernel/cpu.h): what it cannot do without
     const struct vec_ops *vec;
@@ -245,6 +245,9 @@ struct kernel {
 
 /* Every rung there is, slowest first, NULL at the end; some may be beyond this CPU. */
 extern const struct kernel *const kernels[];
+
+/* Their names in that order, as an option's list of choices. */
+#define KERNEL_NAMES "scalar|avx2|avxvnni|avx512"
 
 /* True when this CPU and operating system can run it. */
 bool kernel_usable(const struct kernel *kernel);

@@ -272,7 +272,7 @@ void attend_drive_merge(const struct attend *a, const void *partials, void *scra
 /* ---- rungs ---- */
 
 extern const struct vec_ops vec_scalar, vec_avx2, vec_avx512;
-extern const struct matmul_ops matmul_scalar, matmul_avx2, matmul_avx512;
+extern const struct matmul_ops matmul_scalar, matmul_avx2, matmul_avxvnni, matmul_avx512;
 extern const struct attend_ops attend_scalar, attend_avx2, attend_avx512;
 
 #endif

@@ -388,20 +388,27 @@ static void check_ladder(void)
     const bool avx512 = avx2 && has_flag(flags, "avx512f") && has_flag(flags, "avx512bw") &&
                         has_flag(flags, "avx512dq") && has_flag(flags, "avx512vl") &&
                         has_flag(flags, "avx512_vnni");
+    const bool avxvnni = avx2 && has_flag(flags, "avx_vnni");
     expect((kernel_find("avx2") != NULL) == avx2, "avx2 is not what /proc/cpuinfo says");
+    expect((kernel_find("avxvnni") != NULL) == avxvnni, "avxvnni is not what /proc/cpuinfo says");
     expect((kernel_find("avx512") != NULL) == avx512, "avx512 is not what /proc/cpuinfo says");
     expect(kernel_find("scalar") == kernels[0], "scalar is not the first rung");
     expect(kernel_find("") == NULL && kernel_find("avx") == NULL, "a rung that is none is found");
+    const char *choice = KERNEL_NAMES;
     for (uint32_t i = 0; kernels[i]; i++) {
         const struct kernel *const k = kernels[i];
+        const size_t length = strlen(k->name);
+        expect(strncmp(choice, k->name, length) == 0 &&
+                   choice[length] == (kernels[i + 1] ? '|' : 0),
+               "%s is not in its place among the choices", k->name);
+        choice += choice[length] == '|' ? length + 1 : length;
         expect(k->name && k->summary && k->vec && k->matmul && k->attend, "rung %u lacks a part",
                i);
         expect(!kernel_usable(k) || kernel_find(k->name) == k, "%s is not found", k->name);
     }
-    expect(kernel_best() == (avx512 ? kernels[2]
-                             : avx2 ? kernels[1]
-                                    : kernels[0]),
-           "%s is not the best rung here", kernel_best()->name);
+    const char *const best = avx512 ? "avx512" : avxvnni ? "avxvnni" : avx2 ? "avx2" : "scalar";
+    expect(kernel_best() == kernel_find(best), "%s is the best rung here, and not %s", best,
+           kernel_best()->name);
 }
 
 /* ---- the program ---- */

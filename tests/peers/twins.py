@@ -48,7 +48,7 @@ import transformers  # noqa: E402
 from shard_reader import read_shard  # noqa: E402
 
 transformers.logging.set_verbosity_error()
-RUNGS = ("scalar", "avx2", "avx512")
+RUNGS = ("scalar", "avx2", "avxvnni", "avx512")
 LEAST_CORRELATION = {"int8": 0.99, "int4": 0.6, "int4-asym": 0.6, "f16": 0.999, "bf16": 0.99}
 
 
