@@ -317,7 +317,8 @@ static bool open_all(struct model *model, const char *directory,
         weights_prefault(model->weights);
     if (options->lock && !weights_lock(model->weights, err))
         return false;
-    model_cost_measure(&model->info.cost, model->weights, is_last(model), &model->kv, model->team);
+    model_cost_measure(&model->info.cost, model->weights, is_last(model), &model->kv,
+                       team_threads(model->team));
     return true;
 }
 
