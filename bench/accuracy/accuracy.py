@@ -191,7 +191,7 @@ def print_tables(results):
                     f"| {100 * same[0]:.1f} % | {perplexity[0]:.3f} ± {perplexity[1]:.3f} | {ratio[0]:.4f} ± {ratio[1]:.4f} |")
             if continued and "same_tokens" in r:
                 counts = sorted(n for n, _ in r["same_tokens"])
-                line += f" {sum(e for _, e in r['same_tokens'])} of {len(counts)} | {counts[len(counts) // 2]} |"
+                line += f" {sum(e for _, e in r['same_tokens'])} of {len(counts)} | {counts[len(counts) // 2]}, mean {sum(counts) / len(counts):.1f} |"
             print(line)
 
 
