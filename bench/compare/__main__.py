@@ -111,6 +111,8 @@ def main():
     if options.fresh:
         options.out.unlink(missing_ok=True)
     if options.rounds == 0:
+        if not options.out.exists():
+            sys.exit(f"compare: {options.out} is not there; measure first, or name another --out")
         write(Record(options.out))
         return 0
     if not options.program.exists():

@@ -14,7 +14,7 @@ def rate_text(rate):
 
 def rows(record):
     """One for each cell and peer that has been measured: a dict of what the table and the picture say."""
-    for model, threads, key in record.cells():
+    for model, threads, key in sorted(record.cells(), key=lambda cell: (list(MODELS).index(cell[0]), cell[1])):
         found = record.rates(model, threads, key)
         if OURS not in found:
             continue
@@ -110,8 +110,8 @@ def picture(record, path):
     labels = list(handles)
     grid.legend([handles[name] for name in labels], labels, loc="lower center", ncols=len(labels), frameon=False)
     m = record.data["machine"]
-    grid.suptitle(f"Tokens a second on {m['cpu']}, {m['processors']} processors ({', '.join(m['flags'][-2:])}); "
-                  "NNx: how many times as fast we are", fontsize=10)
+    grid.suptitle(f"Tokens a second on {m['cpu']}, {m['processors']} processors, instruction set: {record.data['isa']}; "
+                  "below a rate of a peer: how many times as fast we are", fontsize=10)
     grid.tight_layout(rect=(0, 0.05, 1, 0.98))
     grid.savefig(path, dpi=130)
     return True
