@@ -38,6 +38,7 @@ struct sampler {
     uint32_t *counts; // [vocab_size] zeros between draws
     uint32_t *ids;    // [vocab_size] of what is kept
     double sums[N_CLASSES];
+    uint32_t lanes[256][8]; // of each byte of a mask: all bits of the lanes that it allows
 };
 
 /* The row as the cuts see it. */
@@ -67,6 +68,8 @@ struct sampler *sampler_new(uint32_t vocab_size, struct err *err)
     sampler->weights = sampler->adjusted + n;
     sampler->counts = (uint32_t *)(sampler->weights + n);
     sampler->ids = sampler->counts + n;
+    for (uint32_t i = 0; i < 256 * 8; i++)
+        sampler->lanes[i / 8][i % 8] = i / 8 >> i % 8 & 1 ? UINT32_MAX : 0;
     return sampler;
 }
 
@@ -84,27 +87,25 @@ static float depth_of(const struct scaled *scaled, uint32_t id)
     return (scaled->largest - scaled->logits[id]) / scaled->temperature;
 }
 
-/* out[n] = the logits of allowed tokens, -inf for the others; logits may be out. A mask is mostly
- * runs of nearly all and of nearly nothing: of each word the fewer are written one by one. */
-static void keep_allowed(const float *logits, const uint64_t *allowed, uint32_t n, float *out)
+/* out[n] = the logits of allowed tokens, -inf for the others; logits may be out. Eight at a time by
+ * selection: a mask within a JSON string is nearly all of the vocabulary, with gaps that no branch
+ * can foresee. */
+static void keep_allowed(const struct sampler *sampler, const float *logits,
+                         const uint64_t *allowed, uint32_t n, float *out)
 {
-    for (uint32_t first = 0; first < n; first += 64) {
-        const uint32_t size = n - first < 64 ? n - first : 64;
-        const uint64_t all = size < 64 ? (1ull << size) - 1 : UINT64_MAX;
-        const uint64_t word = allowed[first / 64] & all;
-        float row[64];
-        memcpy(row, logits + first, size * sizeof(*row));
-        if (__builtin_popcountll(word) > 32) {
-            for (uint64_t left = ~word & all; left != 0; left &= left - 1)
-                row[__builtin_ctzll(left)] = -INFINITY;
-            memcpy(out + first, row, size * sizeof(*row));
-            continue;
-        }
-        for (uint32_t i = 0; i < size; i++)
-            out[first + i] = -INFINITY;
-        for (uint64_t left = word; left != 0; left &= left - 1)
-            out[first + (uint32_t)__builtin_ctzll(left)] = row[__builtin_ctzll(left)];
+    const float nothing = -INFINITY;
+    uint32_t nothing_bits, id = 0;
+    memcpy(&nothing_bits, &nothing, sizeof(nothing_bits));
+    for (; id + 8 <= n; id += 8) {
+        const uint32_t *lanes = sampler->lanes[allowed[id / 64] >> (id & 63) & 0xff];
+        uint32_t bits[8];
+        memcpy(bits, logits + id, sizeof(bits));
+        for (uint32_t i = 0; i < 8; i++)
+            bits[i] = (bits[i] & lanes[i]) | (nothing_bits & ~lanes[i]);
+        memcpy(out + id, bits, sizeof(bits));
     }
+    for (; id < n; id++)
+        out[id] = allowed[id / 64] >> (id & 63) & 1 ? logits[id] : -INFINITY;
 }
 
 /* ---- top-k ---- */
@@ -277,7 +278,7 @@ bool sampler_draw(struct sampler *sampler, const struct sampler_row *row, struct
         scaled.logits = sampler->adjusted;
     }
     if (row->allowed != NULL) {
-        keep_allowed(scaled.logits, row->allowed, scaled.n, sampler->adjusted);
+        keep_allowed(sampler, scaled.logits, row->allowed, scaled.n, sampler->adjusted);
         scaled.logits = sampler->adjusted;
     }
     uint32_t chosen;
