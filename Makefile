@@ -18,6 +18,9 @@ check-kernels: ## every instruction set of this CPU against the scalar one, then
 	$(Q)cmake --preset check >/dev/null && cmake --build build/check --target check_kernels
 	$(Q)build/check/check_kernels && cmake --build build/check --target cascadia && build/check/cascadia bench kernels
 
+check-rungs: ## instruction sets that this CPU lacks, on emulated ones
+	$(Q)scripts/check-rungs.sh
+
 check-peers: ## long differential runs against llama.cpp, transformers, tokenizers, the openai client
 	$(Q)scripts/check-peers.sh
 
@@ -51,4 +54,4 @@ clean:
 help: ## this list
 	$(Q)sed -n 's/^\([a-z -]*\):.*## /\1\t/p' Makefile
 
-.PHONY: all demo check check-kernels check-peers tests asan tsan fuzz bench accuracy format tidy docs clean help
+.PHONY: all demo check check-kernels check-rungs check-peers tests asan tsan fuzz bench accuracy format tidy docs clean help

@@ -41,6 +41,13 @@ target_link_libraries(check_kernels PRIVATE core)
 add_test(NAME kernel/check_kernels COMMAND check_kernels)
 set_tests_properties(kernel/check_kernels PROPERTIES TIMEOUT 300 LABELS kernel)
 
+# The same as a static program: the only task of an emulated CPU (scripts/check-rungs.sh).
+add_executable(check_kernels_static EXCLUDE_FROM_ALL ${kernel_checks})
+target_compile_options(check_kernels_static PRIVATE ${warnings})
+target_compile_definitions(check_kernels_static PRIVATE _DEFAULT_SOURCE)
+target_link_libraries(check_kernels_static PRIVATE core)
+target_link_options(check_kernels_static PRIVATE -static)
+
 file(GLOB fuzzers CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/fuzz/fuzz_*.c)
 foreach(source ${fuzzers})
   get_filename_component(name ${source} NAME_WE)

@@ -32,6 +32,9 @@ build/check/cascadia help --markdown | diff -u docs/cli.md - || {
 echo "instruction sets here: $(grep -o -w -E 'avx2|avx512f|avx512_vnni|avx_vnni|amx_int8' /proc/cpuinfo | sort -u | tr '\n' ' ')"
 tests build/check
 
+step "rungs on emulated CPUs"
+scripts/check-rungs.sh
+
 step "clang build with asan and ubsan"
 cmake --preset asan >/dev/null
 cmake --build build/asan

@@ -223,18 +223,25 @@ static void check_call(const struct kernel *scalar, const struct kernel *kernel,
     attention_free(&t);
 }
 
+static void check_calls(const struct kernel *scalar, const struct kernel *kernel, bool is_q8,
+                        struct draw *draw)
+{
+    for (uint32_t i = 0; i < check_count(100); i++)
+        check_call(scalar, kernel, 200, is_q8, draw);
+    for (uint32_t i = 0; i < check_count(20); i++)
+        check_call(scalar, kernel, 1500, is_q8, draw);
+}
+
 void check_attend(const struct kernel *scalar, const struct kernel *kernel)
 {
     struct draw draw = { 5 };
-    for (uint32_t i = 0; i < 120; i++)
-        check_call(scalar, kernel, i < 100 ? 200 : 1500, false, &draw);
+    check_calls(scalar, kernel, false, &draw);
 }
 
 void check_attend_q8(const struct kernel *scalar, const struct kernel *kernel)
 {
     struct draw draw = { 9 };
-    for (uint32_t i = 0; i < 120; i++)
-        check_call(scalar, kernel, i < 100 ? 200 : 1500, true, &draw);
+    check_calls(scalar, kernel, true, &draw);
     check_refusal(kernel, &draw);
 }
 

@@ -3,7 +3,10 @@
  * Inputs and outputs end at a page that may not be touched, so that one byte too many ends the
  * program; what lies before an output and between its rows is filled with canaries. Sizes and
  * values come from a counter-based generator, so every machine draws the same cases, and the hash
- * of the scalar results is pinned: another machine or compiler must give it too. */
+ * of the scalar results is pinned: another machine or compiler must give it too.
+ *
+ * `check_kernels --brief RUNG` draws a fortieth of the random cases, for an emulated CPU (make
+ * check-rungs), and demands that RUNG is the one that is chosen there. */
 #ifndef CASCADIA_TESTS_KERNEL_CHECK_KERNELS_H
 #define CASCADIA_TESTS_KERNEL_CHECK_KERNELS_H
 
@@ -49,6 +52,9 @@ float *guarded_floats(struct guarded *g, size_t n, struct draw *draw); // alloca
 void expect(bool ok, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* Adds scalar results to the hash of the family that runs. */
 void pin(const void *bytes, size_t n);
+
+/* How many of n random cases to draw: all, or in a brief run some. */
+uint32_t check_count(uint32_t n);
 
 /* ---- families ---- */
 

@@ -213,12 +213,14 @@ static void check_product(const struct kernel *scalar, const struct kernel *kern
     product_free(&p);
 }
 
-/* Every format and group at every number of rows up to 30: all tiles of all rungs. */
+/* Every format and group at every number of rows up to 30: all tiles of all rungs. Brief: in the
+ * default mode; every seventh in others. */
 static void check_tiles(const struct kernel *scalar, const struct kernel *kernel,
                         enum activation_mode mode, struct draw *draw)
 {
+    const uint32_t step = mode == ACTIVATION_G128 || check_count(2) == 2 ? 1 : 7;
     for (uint32_t format = 0; format < QUANT_FORMAT_COUNT; format++) {
-        for (uint32_t rows = 1; rows <= 30; rows++) {
+        for (uint32_t rows = 1; rows <= 30; rows += step) {
             struct product p = {
                 .rows = rows, .cols = draw_between(draw, 1, 200), .n_parts = 1, .mode = mode
             };
@@ -255,12 +257,12 @@ static void check_mode(const struct kernel *scalar, const struct kernel *kernel,
                        enum activation_mode mode, struct draw *draw)
 {
     check_tiles(scalar, kernel, mode, draw);
-    for (uint32_t i = 0; i < 300; i++) {
+    for (uint32_t i = 0; i < check_count(300); i++) {
         const uint32_t rows = draw_size(draw, 90), cols = draw_size(draw, 1000);
         check_product(scalar, kernel, mode, rows, cols, draw);
     }
     check_product(scalar, kernel, mode, 1, 1536, draw);
-    check_product(scalar, kernel, mode, 70, 576, draw);
+    check_product(scalar, kernel, mode, check_count(70), 576, draw);
 }
 
 void check_matmul(const struct kernel *scalar, const struct kernel *kernel)
@@ -274,7 +276,8 @@ void check_matmul(const struct kernel *scalar, const struct kernel *kernel)
 void check_tunings(const struct kernel *scalar, const struct kernel *kernel)
 {
     struct draw draw = { 6 };
-    for (uint32_t i = 0; i < TUNING_CANDIDATES * QUANT_FORMAT_COUNT; i++) {
+    const uint32_t step = check_count(2) == 2 ? 1 : 5; // divides neither count
+    for (uint32_t i = 0; i < TUNING_CANDIDATES * QUANT_FORMAT_COUNT; i += step) {
         struct product p = { .rows = draw_between(&draw, 1, 18),
                              .cols = draw_between(&draw, 1, 400),
                              .n_parts = 1,
