@@ -13,14 +13,15 @@
  * cache: they are touched once per dot, and the registers hold 16 integer ones instead. Zero points
  * never touch a weight: integer accumulators start at -zero x sum(q).
  *
- * What bounds a strip on cores with two 512-bit ports (Sapphire and Emerald Rapids), where dots,
- * shifts, masks and the float steps of a dot's end all share them: a tile of 16 x 16 with groups of
- * 32 is 128 dots, 12 steps of unpacking, and 48 of conversion, scale and fma (64 with a minimum, 32
- * with one scale a row), so that 0.67 of the dot product's rate is the ceiling (0.62, 0.74); groups
- * of 128 have 0.83 (0.80, 0.86). On Zen 4, whose dots use two of four ports, those steps are nearly
- * free. Measured on Emerald Rapids with its first-level cache holding everything: 0.73 and 0.86 of
- * a peak loop that itself reaches 0.97 of two dots a clock; with 4096 columns, whose activations
- * come from the second level, 0.59 and 0.77 at 512 rows, gcc and clang alike. */
+ * What a strip costs besides dots: 16 x 16 outputs with groups of 32 are 128 dots, 12 steps of
+ * unpacking, and 48 of conversion, scale and fma (64 with a minimum, 32 with one scale a row);
+ * groups of 128 have 512 dots, 48 and 48. On Zen 4, whose dots use two of four ports, the rest is
+ * nearly free; on Sapphire and Emerald Rapids all 512-bit steps share two ports, and if each took a
+ * slot of its own 0.67 (groups of 32) and 0.84 (128) of the dot's rate would be left. A bare loop
+ * of this shape, everything in the first-level cache, gave 0.73 and 0.86 of the measured peak on
+ * Emerald Rapids, so that count is near the truth, a little on the dark side. With 4096 columns,
+ * whose activations come from the second level, the kernels reach 0.59 and 0.77 at 512 rows, gcc
+ * and clang alike: what is left to win is a walk in blocks of k that keeps them in the first. */
 #include <immintrin.h>
 #include <string.h>
 
