@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/memory.h"
+#include "kernel/tuning.h"
 
 #define DOT_WINDOW_NS 200000.0
 #define ROUNDS_CAP 2000u
@@ -28,6 +30,22 @@ bool bench_allowed(struct err *err)
 #endif
 }
 
+/* As model.c has it: by the table of cores, else by the probe. */
+static bool choose_tuning(struct bench *bench, struct err *err)
+{
+    bench->tuning = tuning_candidates[0];
+    if (bench->options.kernel == kernels[0] ||
+        tuning_find(bench->machine.cpu.microarch, &bench->tuning))
+        return true;
+    uint8_t *const zeros = memory_pages(TUNING_PROBE_BYTES, err);
+    if (!zeros)
+        return false;
+    memset(zeros, 0, TUNING_PROBE_BYTES);
+    bench->tuning = tuning_probe(bench->options.kernel, zeros);
+    memory_pages_free(zeros, TUNING_PROBE_BYTES);
+    return true;
+}
+
 bool bench_init(struct bench *bench, const struct bench_options *options, struct err *err)
 {
     *bench = (struct bench){ .options = *options, .read = ceiling_read_best() };
@@ -37,6 +55,8 @@ bool bench_init(struct bench *bench, const struct bench_options *options, struct
     if (bench->options.threads == 0)
         bench->options.threads = 2;
     const uint32_t n = bench->options.threads;
+    if (!choose_tuning(bench, err))
+        goto fail;
     bench->one = team_new(1, err);
     if (!bench->one)
         goto fail;

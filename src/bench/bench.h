@@ -30,6 +30,7 @@ struct bench_options {
 struct bench {
     struct bench_options options; // as used
     struct machine machine;
+    struct matmul_tuning tuning;     // how weights are walked, chosen as a model chooses it
     struct team *one;                // a team of one thread
     struct team *several;            // NULL when the machine has only one processor
     const struct ceiling_read *read; // the yardstick of memory

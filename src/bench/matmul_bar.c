@@ -22,6 +22,7 @@ struct product {
     const struct kernel *kernel;
     struct matmul_case of; // rows filled in
     enum activation_mode mode;
+    const struct matmul_tuning *tuning;
     size_t bytes; // of the weights
     float *x, *out;
     void *memory; // of the activation
@@ -51,7 +52,9 @@ static void product_init(struct product *p, const struct kernel *kernel,
                          const struct matmul_spec *spec, uint32_t index, const struct bench *bench)
 {
     const struct matmul_case *const of = &spec->cases[index];
-    *p = (struct product){ .kernel = kernel, .of = *of, .mode = spec->mode, .passes = 1 };
+    *p = (struct product){
+        .kernel = kernel, .of = *of, .mode = spec->mode, .tuning = &bench->tuning, .passes = 1
+    };
     p->best_s = p->best_alone_s = INFINITY;
     if (p->of.rows == 0) {
         size_t panel;
@@ -84,7 +87,7 @@ static void pack(struct product *p, const struct kernel *kernel, float *out)
     };
     activation_init(&p->a, kernel, p->memory, &options);
     must(kernel->matmul->pack(&p->a, 0, p->a.n_tiles));
-    p->mm = (struct matmul){ .activation = &p->a, .n_parts = 1 };
+    p->mm = (struct matmul){ .activation = &p->a, .tuning = p->tuning, .n_parts = 1 };
     p->mm.parts[0] = (struct matmul_part){
         .weights = { of->format, of->group, of->rows, of->cols, NULL },
         .out = out,
@@ -99,13 +102,14 @@ static void run_items(void *context, uint32_t first, uint32_t last, uint32_t thr
     p->kernel->matmul->run(&p->mm, first, last);
 }
 
-/* Items are handed out as the model hands them out (model/block.c). */
+/* Items are handed out as the model hands them out (model/step.c). */
 static void run_product(void *context)
 {
     struct product *const p = context;
     const uint32_t n_items = matmul_items(&p->mm);
     const uint32_t share = n_items / (8 * team_threads(p->team));
-    const uint32_t chunk = share < 1 ? 1 : share > 8 ? 8 : share;
+    const uint32_t least = p->tuning->n_panels;
+    const uint32_t chunk = share < least ? least : share > 8 ? 8 : share;
     for (uint32_t pass = 0; pass < p->passes; pass++)
         team_for(p->team, n_items, chunk, run_items, p);
 }
