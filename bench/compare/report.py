@@ -110,7 +110,7 @@ def picture(record, path):
     labels = list(handles)
     grid.legend([handles[name] for name in labels], labels, loc="lower center", ncols=len(labels), frameon=False)
     m = record.data["machine"]
-    grid.suptitle(f"Tokens a second on {m['cpu']}, {m['processors']} processors, instruction set: {record.data['isa']}; "
+    grid.suptitle(f"Tokens a second on {m['cpu']}, {m['processors']} processors, rung: {record.data['isa']}; "
                   "below a rate of a peer: how many times as fast we are", fontsize=10)
     grid.tight_layout(rect=(0, 0.05, 1, 0.98))
     grid.savefig(path, dpi=130)
