@@ -3,14 +3,13 @@
 #ifndef CASCADIA_BENCH_NOISE_H
 #define CASCADIA_BENCH_NOISE_H
 
-#include "base/team.h"
-
 #include <stdint.h>
 
 /* Above this share of lost time a run cannot judge the machine. */
 #define NOISE_LOST_CAP 0.10
 
-/* Share of time, 0..1, that the threads of the team lost in gaps: the worst thread's. */
-double noise_probe(struct team *team, uint32_t ms);
+/* Share of time, 0..1, lost in gaps on the worst of n_threads processors; those that threads take
+ * first (base/processors.h). */
+double noise_probe(uint32_t n_threads, uint32_t ms);
 
 #endif

@@ -78,8 +78,8 @@ static bool measure(struct bench *bench, struct buf *out, struct err *err)
     struct bar_result *const result = xcalloc(1, sizeof(*result));
     bool done = true;
     for (uint32_t i = 0, n = 0; done && i < n_bars; i++) {
-        if (chosen.only ? !bar_is_named(&bars[i], chosen.only)
-                        : !bar_is_listed(&bars[i], bench->options.kernel))
+        if (!bar_is_listed(&bars[i], bench->options.kernel) ||
+            (chosen.only && !bar_is_named(&bars[i], chosen.only)))
             continue;
         done = bar_measure(&bars[i], bench, result, err);
         if (!done)
@@ -99,8 +99,7 @@ static bool measure(struct bench *bench, struct buf *out, struct err *err)
 
 static bool run_bars(struct bench *bench, struct err *err)
 {
-    struct team *const all = bench->several ? bench->several : bench->one;
-    struct bench_noise noise = { .before = noise_probe(all, NOISE_MS) };
+    struct bench_noise noise = { .before = noise_probe(bench->machine.threads, NOISE_MS) };
     struct buf out;
     buf_init(&out, REPORT_CAP);
     if (chosen.json) {
@@ -113,7 +112,7 @@ static bool run_bars(struct bench *bench, struct err *err)
         emit(&out);
     }
     const bool done = measure(bench, &out, err);
-    noise.after = noise_probe(all, NOISE_MS);
+    noise.after = noise_probe(bench->machine.threads, NOISE_MS);
     if (chosen.json) {
         buf_add_text(&out, "],");
         report_noise_json(&out, &noise);

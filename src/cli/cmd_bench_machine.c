@@ -69,10 +69,9 @@ static int run(const struct command *command, int argc, char **argv)
     struct ceilings *const ceilings = xcalloc(1, sizeof(*ceilings));
     bool done = bench_allowed(&err) && bench_init(&bench, &options, &err);
     if (done) {
-        struct team *const all = bench.several ? bench.several : bench.one;
-        struct bench_noise noise = { .before = noise_probe(all, NOISE_MS) };
+        struct bench_noise noise = { .before = noise_probe(bench.machine.threads, NOISE_MS) };
         done = ceilings_measure(&bench, ceilings, &err);
-        noise.after = noise_probe(all, NOISE_MS);
+        noise.after = noise_probe(bench.machine.threads, NOISE_MS);
         if (done)
             print(&bench, ceilings, &noise);
     }

@@ -199,10 +199,9 @@ static bool run_table(const struct model_bench_options *options, struct err *err
     if (!bench_init(&bench, &on, err))
         return false;
     struct model_bench_result *const result = xcalloc(1, sizeof(*result));
-    struct team *const all = bench.several ? bench.several : bench.one;
-    struct bench_noise noise = { .before = noise_probe(all, NOISE_MS) };
+    struct bench_noise noise = { .before = noise_probe(bench.machine.threads, NOISE_MS) };
     const bool done = model_bench_measure(&bench, options, result, err);
-    noise.after = noise_probe(all, NOISE_MS);
+    noise.after = noise_probe(bench.machine.threads, NOISE_MS);
     if (done)
         print(&bench, result, &noise);
     bench_release(&bench);
