@@ -233,8 +233,7 @@ static const char *const accepted_fields[] = {
     "\"tool_choice\":\"auto\",\"function_call\":\"none\"",
     "\"response_format\":{\"type\":\"text\"},\"grammar\":null,\"regex\":null",
     "\"response_format\":{\"type\":\"json_object\"}",
-    "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"strict\":true,\"schema\":{}}"
-    "}",
+    "\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{\"const\":1}}}",
     "\"grammar\":\"root ::= [a-z]+\"",
     "\"regex\":\"[a-z]+\"",
     "\"model\":\"anything\",\"user\":\"u\",\"metadata\":{},\"nonsense\":[{\"x\":null}]",
