@@ -84,7 +84,6 @@ static void print_costs(const char *what, struct costs *costs)
     fprintf(stderr, "%s: %zu masks, median %.2f us, 99 of 100 %.2f us, worst %.1f us\n", what,
             costs->n, (double)costs->ns[costs->n / 2] / 1e3,
             (double)costs->ns[costs->n * 99 / 100] / 1e3, (double)costs->ns[costs->n - 1] / 1e3);
-    free(costs->ns);
 }
 
 /* ---- texts ---- */
@@ -209,6 +208,8 @@ static bool grammar(const char *model, struct err *err)
         print_costs("cold", &run.cold);
         print_costs("warm", &run.warm);
     }
+    free(run.cold.ns);
+    free(run.warm.ns);
     tokenizer_free(tokenizer);
     buf_release(&file);
     return good;
@@ -218,7 +219,7 @@ static int grammar_run(const struct command *command, int argc, char **argv)
 {
     const char *words[1];
     size_t n_words;
-    struct err err;
+    struct err err = { 0 };
     if (!command_parse(command, argc, argv, words, 1, 1, &n_words))
         return 2;
     return grammar(words[0], &err) ? 0 : command_failed(command, &err);
